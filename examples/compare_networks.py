@@ -9,6 +9,7 @@ the checkout: each run is a script there. After a stop, the same command continu
 docs/results.md describes what is equal, and has an example with SQuAD.
 """
 
+import dataclasses
 import glob
 import json
 import pathlib
@@ -17,13 +18,13 @@ import shlex
 import statistics
 import subprocess
 import sys
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
-from absl import app, flags
-
+from cli import command_line
 from contract import wording
+from tasks.settings import fields, fine_tuning
 
-FLAGS = flags.FLAGS
 LENGTH = 128  # tokens of a sequence
 PRETRAINING = f"--train_batch_size=8 --max_seq_length={LENGTH} --learning_rate=1e-3"
 ELMO_STEPS = 8 * LENGTH / (32 * 20)  # so many steps of ELMo read the tokens of one
@@ -60,35 +61,55 @@ NETWORKS = (
 )
 
 
-# {task of run_<task>.py: its score in seeds.json}, and the default flags of each; the
-# sample questions are none for GPT, for some have no answer.
+# {task of run_<task>.py: its score in seeds.json}.
 SCORES = {"classifier": "eval_accuracy", "tagger": "eval_f1", "squad": "f1"}
-TASK_FLAGS = {
-    "classifier": "--train_file=sample_data/messages/train.tsv "
-    "--dev_file=sample_data/messages/dev.tsv --do_eval --nowrite_tf_records",
-    "tagger": "--train_file=sample_data/tags/train.conll "
-    "--dev_file=sample_data/tags/dev.conll --do_eval",
-    "squad": "",
-}
 
 
-def define_flags():
-    """Flags: texts, tables, and the length of training."""
-    flags.DEFINE_string("output_dir", None, "Output directory.", required=True)
-    about = "Text files or globs, by comma; one sentence a line."
-    flags.DEFINE_string("corpus_files", "sample_data/corpus/*.txt", about)
-    for task, text in TASK_FLAGS.items():
-        about = f"Flags of run_{task}.py for its data and score; none leave it out."
-        flags.DEFINE_string(f"{task}_flags", text, about)
-    about = "Steps of pretraining of BERT and GPT; ELMo reads as many tokens."
-    flags.DEFINE_integer("steps", 200, about, lower_bound=1)
-    flags.DEFINE_float("num_train_epochs", 3.0, "Passes of each task over its rows.")
-    flags.DEFINE_list("seeds", ["1", "2", "3"], "Random seeds of each task.")
+def _task_flags(task: str, text: str) -> Any:
+    about = f"Flags of run_{task}.py for its data and score; none leave it out."
+    return fields.training(text, about)
 
 
-def corpus_commands(directory):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ComparedSettings(fields.Settings):
+    """Texts, tables, and the length of training."""
+
+    program: ClassVar[str] = "examples.compare_networks"
+
+    output_dir: str = fields.output(fields.REQUIRED, "Output directory.", path=True)
+    corpus_files: str = fields.data(
+        "sample_data/corpus/*.txt",
+        "Text files or globs, by comma; one sentence a line.",
+        path=True,
+    )
+    classifier_flags: str = _task_flags(
+        "classifier",
+        "--train_file=sample_data/messages/train.tsv "
+        "--dev_file=sample_data/messages/dev.tsv --do_eval --nowrite_tf_records",
+    )
+    tagger_flags: str = _task_flags(
+        "tagger",
+        "--train_file=sample_data/tags/train.conll "
+        "--dev_file=sample_data/tags/dev.conll --do_eval",
+    )
+    # The sample questions are none for GPT, for some have no answer.
+    squad_flags: str = _task_flags("squad", "")
+    steps: int = fields.training(
+        200, "Steps of pretraining of BERT and GPT; ELMo reads as many tokens.", least=1
+    )
+    num_train_epochs: float = fields.again(fine_tuning.Passes, "num_train_epochs", 3.0)
+    seeds: Sequence[str] = fields.training(
+        ("1", "2", "3"), "Random seeds of each task."
+    )
+
+    def flags_of(self, task: str) -> list[str]:
+        """The flags of the script of a task; [] where it is left out."""
+        return shlex.split(getattr(self, f"{task}_flags"))
+
+
+def corpus_commands(settings, directory):
     """Commands that learn the two vocabularies and cut the text into records."""
-    text = f"--input_file={FLAGS.corpus_files}"
+    text = f"--input_file={settings.corpus_files}"
     learn = ["build_vocab.py", text, "--vocab_size=5000"]
     words = ["--kind=word", "--split_words=punctuation"]
     yield [*learn, f"--output_file={directory / 'pieces.txt'}"]
@@ -112,12 +133,12 @@ def write_configs(directory):
         (directory / f"{network.name}.json").write_text(json.dumps(config), "utf-8")
 
 
-def write_sentences(directory):
+def write_sentences(settings, directory):
     """Writes the lines of the corpus in random order, for ELMo.
 
     ELMo shuffles no further than within a file, and would end as one of the last file.
     """
-    patterns = FLAGS.corpus_files.split(",")
+    patterns = settings.corpus_files.split(",")
     files = sorted({path for pattern in patterns for path in glob.glob(pattern)})
     texts = [pathlib.Path(path).read_text("utf-8") for path in files]
     lines = [line for text in texts for line in text.split("\n") if line.strip()]
@@ -125,13 +146,13 @@ def write_sentences(directory):
     (directory / "ELMo.txt").write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def pretraining_command(network, directory):
+def pretraining_command(settings, network, directory):
     """The command that pretrains a network."""
     if network.name == "ELMo":
-        vocab, text, steps = "words.txt", "ELMo.txt", round(ELMO_STEPS * FLAGS.steps)
+        vocab, text, steps = "words.txt", "ELMo.txt", round(ELMO_STEPS * settings.steps)
         more = f"--num_train_steps={steps}"
     else:
-        vocab, text, steps = "pieces.txt", f"{network.name}.tfrecord", FLAGS.steps
+        vocab, text, steps = "pieces.txt", f"{network.name}.tfrecord", settings.steps
         more = f"--num_train_steps={steps} --num_warmup_steps={steps // 10}"
     return [
         "run_pretraining.py",
@@ -144,24 +165,24 @@ def pretraining_command(network, directory):
     ]
 
 
-def task_command(network, task, directory):
+def task_command(settings, network, task, directory):
     """The command that trains a network for a task, once with each seed."""
     more = network.classifier if task == "classifier" else ""
     return [
         f"run_{task}.py",
         "--do_train",
-        *shlex.split(FLAGS[f"{task}_flags"].value),
+        *settings.flags_of(task),
         f"--pretrained={directory / network.name / 'pretrained'}",
         "--train_batch_size=8",
         f"--max_seq_length={LENGTH}",
-        f"--num_train_epochs={FLAGS.num_train_epochs}",
-        f"--seeds={','.join(FLAGS.seeds)}",
+        f"--num_train_epochs={settings.num_train_epochs}",
+        f"--seeds={','.join(settings.seeds)}",
         *f"{network.tasks} {more}".split(),
         f"--output_dir={directory / network.name / task}",
     ]
 
 
-def run(command):
+def run_script(command):
     """Runs a script; ends the program if the script fails."""
     print(f"python {shlex.join(command)}", file=sys.stderr, flush=True)
     done = subprocess.run([sys.executable, *command], stdout=sys.stderr)
@@ -178,24 +199,23 @@ def score(network, task, directory):
     return f"{statistics.mean(values):.3g} ± {deviation:.2g}"
 
 
-def main(_):
+def run(settings: ComparedSettings) -> None:
     """Runs everything, and prints the table."""
-    directory = pathlib.Path(FLAGS.output_dir).resolve()
+    directory = pathlib.Path(settings.output_dir).resolve()
     directory.mkdir(parents=True, exist_ok=True)
-    for command in corpus_commands(directory):
-        run(command)
+    for command in corpus_commands(settings, directory):
+        run_script(command)
     write_configs(directory)
-    write_sentences(directory)
-    tasks = [task for task in SCORES if FLAGS[f"{task}_flags"].value]
+    write_sentences(settings, directory)
+    tasks = [task for task in SCORES if settings.flags_of(task)]
     for network in NETWORKS:
-        run(pretraining_command(network, directory))
+        run_script(pretraining_command(settings, network, directory))
         for task in tasks:
-            run(task_command(network, task, directory))
+            run_script(task_command(settings, network, task, directory))
     rows = [[n.name, *(score(n, task, directory) for task in tasks)] for n in NETWORKS]
     titles = [f"{task}: {SCORES[task]}" for task in tasks]
     print("\n".join(wording.columns([["", *titles], *rows])))
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(run, command_line.parse(ComparedSettings, __doc__))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from absl import flags
 
 from examples import compare_networks
 from modeling import pretrainers
@@ -21,23 +20,24 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 def commands(tmp_path):
     squad = "--squad_flags=--train_file=a --predict_file=b --do_predict --doc_stride=64"
     given = "--output_dir=x", "--steps=100", f"{squad} --answer_aligner=words"
-    with tiny.flags_of("examples.compare_networks", *given):
-        learned = list(compare_networks.corpus_commands(tmp_path))
-        networks = compare_networks.NETWORKS
-        pretrain = [compare_networks.pretraining_command(n, tmp_path) for n in networks]
-        tasks = [
-            compare_networks.task_command(network, task, tmp_path)
-            for network in networks
-            for task in compare_networks.SCORES
-        ]
-        return learned, pretrain, tasks
+    settings = tiny.settings_of("examples.compare_networks", *given)
+    learned = list(compare_networks.corpus_commands(settings, tmp_path))
+    pretrain = [
+        compare_networks.pretraining_command(settings, network, tmp_path)
+        for network in compare_networks.NETWORKS
+    ]
+    tasks = [
+        compare_networks.task_command(settings, network, task, tmp_path)
+        for network in compare_networks.NETWORKS
+        for task in compare_networks.SCORES
+    ]
+    return learned, pretrain, tasks
 
 
 def parsed(command):
     script, *arguments = command
-    with tiny.flags_of(script.removesuffix(".py")) as names:
-        assert flags.FLAGS([script, *arguments]) == [script]
-        return {name: flags.FLAGS[name].value for name in names}
+    assert all(argument.startswith("--") for argument in arguments)
+    return tiny.settings_of(script.removesuffix(".py"), *arguments).values()
 
 
 def test_scripts_take_all_commands_and_read_equally_many_tokens(commands):
