@@ -9,6 +9,7 @@ the figures of all turns to --output_file after each row. It skips a row, with a
 message, if the file of the row is not given.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,74 +17,85 @@ import subprocess
 import sys
 import tempfile
 import time
-
-from absl import app, flags
+from collections.abc import Sequence
+from typing import ClassVar
 
 from benchmarks import report, sides
 from benchmarks import rows as rows_lib
+from cli import command_line
 from contract import errors
+from tasks.settings import fields
 
-FLAGS = flags.FLAGS
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-_RUNTIMES = ["onnxruntime", "onnxruntime_fused", "onnxruntime_int8", "openvino"]
-PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8"]
+_RUNTIMES = ("onnxruntime", "onnxruntime_fused", "onnxruntime_int8", "openvino")
+PEER_VARIANTS = ("sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8")
 PEER_VARIANTS += _RUNTIMES
 
 
-def define_flags():
-    """Flags: rows, weights and files, and the peer."""
-    flags.DEFINE_list(
-        "rows", [], f"Rows to time; by default all: {', '.join(rows_lib.ROWS)}."
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ComparisonSettings(fields.Settings):
+    """Rows, weights and files, and the peer."""
+
+    program: ClassVar[str] = "benchmarks.compare"
+
+    rows: Sequence[str] = fields.what_to_do(
+        (), f"Rows to time; by default all: {', '.join(rows_lib.ROWS)}."
     )
-    flags.DEFINE_string(
-        "peer_python", None, "Path of a Python with torch and transformers."
+    peer_python: str | None = fields.what_to_do(
+        None, "Path of a Python with torch and transformers.", path=True
     )
-    flags.DEFINE_list(
-        "peer_variants",
+    peer_variants: Sequence[str] = fields.what_to_do(
         PEER_VARIANTS,
         "Variants of Hugging Face to try; the fastest is timed. _compiled needs fixed "
         "shapes, _frozen also fixed weights, and _int8 a row with int8 weights. The "
         "runtimes need onnx, onnxruntime and openvino, and predict classes.",
     )
-    flags.DEFINE_string(
-        "pretrained",
+    pretrained: str = fields.model(
         "models/minilm",
         "Directory of the weights, in the layout of Hugging Face.",
+        path=True,
     )
-    flags.DEFINE_string("near_file", None, "Table with texts that belong together.")
-    flags.DEFINE_list(
-        "near_columns", ["0", "1"], "Columns of both texts in --near_file."
+    near_file: str | None = fields.data(
+        None, "Table with texts that belong together.", path=True
     )
-    flags.DEFINE_string("texts_file", None, "Texts, in the first column of a TSV file.")
-    flags.DEFINE_integer("rounds", 3, "Number of turns of each side.")
-    flags.DEFINE_integer(
-        "steps", 0, "Number of timed steps; 0 for the value of the row."
+    near_columns: Sequence[str] = fields.data(
+        ("0", "1"), "Columns of both texts in --near_file."
     )
-    text = "Maximum number of tokens per sequence; 0 for the value of the row."
-    flags.DEFINE_integer("max_seq_length", 0, text)
-    flags.DEFINE_string("output_file", "output/benchmark.json", "JSON file to write.")
+    texts_file: str | None = fields.data(
+        None, "Texts, in the first column of a TSV file.", path=True
+    )
+    rounds: int = fields.evaluation(3, "Number of turns of each side.", least=1)
+    steps: int = fields.evaluation(
+        0, "Number of timed steps; 0 for the value of the row.", least=0
+    )
+    max_seq_length: int = fields.model(
+        0,
+        "Maximum number of tokens per sequence; 0 for the value of the row.",
+        least=0,
+    )
+    output_file: str = fields.output(
+        "output/benchmark.json", "JSON file to write.", path=True
+    )
 
+    def check(self) -> None:
+        """Refuses a wrong row or variant, and a file that is not there."""
+        super().check()
+        names = [row.file_flag for row in self.chosen().values() if row.file_flag]
+        self.check_files("pretrained", "peer_python", *sorted({*names}))
+        if unknown := sorted({*self.peer_variants} - {*PEER_VARIANTS}):
+            raise errors.InputError(
+                f"--peer_variants={','.join(unknown)}: variants are "
+                f"{', '.join(PEER_VARIANTS)}"
+            )
 
-def check_input(rows):
-    """Raises InputError for a wrong flag before the long work starts."""
-    paths = {row.file_flag: get_file(row)[0] for row in rows.values() if row.file_flag}
-    paths |= {"pretrained": FLAGS.pretrained, "peer_python": FLAGS.peer_python}
-    for flag, path in paths.items():
-        if path and not pathlib.Path(path).exists():
-            raise errors.InputError(f"--{flag}={path}: there is no such file")
-    if unknown := sorted(set(FLAGS.peer_variants) - set(PEER_VARIANTS)):
-        raise errors.InputError(
-            f"--peer_variants={','.join(unknown)}: variants are "
-            f"{', '.join(PEER_VARIANTS)}"
-        )
-    if FLAGS.rounds < 1:
-        raise errors.InputError(f"--rounds={FLAGS.rounds} is below 1; give at least 1")
+    def chosen(self) -> dict[str, rows_lib.Row]:
+        """{name: row} of those to time."""
+        return rows_lib.named(self.rows)
 
-
-def get_file(row):
-    """The file that a flag names for a row, and its columns."""
-    path = FLAGS[row.file_flag].value if row.file_flag else None
-    return path, FLAGS.near_columns if row.file_flag == "near_file" else ()
+    def file_of(self, row: rows_lib.Row) -> tuple[str | None, Sequence[str]]:
+        """The file of a row, and its columns."""
+        path = getattr(self, row.file_flag) if row.file_flag else None
+        return path, self.near_columns if row.file_flag == "near_file" else ()
 
 
 class SideFailed(Exception):
@@ -105,11 +117,11 @@ def run_module(python, name, settings):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def take_turn(side, job):
+def take_turn(settings, side, job):
     """The result of a turn of a side, whose clock begins now."""
     python, module = sys.executable, "ours"
     if side == report.PEER:
-        python, module = FLAGS.peer_python, "peer"
+        python, module = settings.peer_python, "peer"
     return run_module(python, module, {**job, "begun": time.time()})
 
 
@@ -124,13 +136,13 @@ def takes_part(variant, row):
     return row.has_fixed_shape or not variant.endswith("_compiled")
 
 
-def fastest_variant(row, job):
+def fastest_variant(settings, row, job):
     """The peer's variant for a row, and the result of each short trial.
 
     For a variant that does not run here, such as torch.compile without a C++ compiler,
     the trial is the last line of its error.
     """
-    candidates = [name for name in FLAGS.peer_variants if takes_part(name, row)]
+    candidates = [name for name in settings.peer_variants if takes_part(name, row)]
     if len(candidates) == 1:
         return candidates[0], {}
     trials, seconds = {}, {}
@@ -138,7 +150,7 @@ def fastest_variant(row, job):
     for variant in candidates:
         trial = {**job, "steps": steps, "variant": variant}
         try:
-            figures = take_turn(report.PEER, trial)
+            figures = take_turn(settings, report.PEER, trial)
         except SideFailed as error:
             trials[variant] = str(error).splitlines()[-1]
             continue
@@ -149,33 +161,34 @@ def fastest_variant(row, job):
     return min(seconds, key=seconds.__getitem__), trials
 
 
-def measure(name, row, directory):
+def measure(settings, name, row, directory):
     """All turns of a row."""
-    path, columns = get_file(row)
-    if FLAGS.max_seq_length:
-        row = row._replace(max_seq_length=FLAGS.max_seq_length)
-    settings = {
+    path, columns = settings.file_of(row)
+    if settings.max_seq_length:
+        row = row._replace(max_seq_length=settings.max_seq_length)
+    work = {
         "row": row._asdict(),
         "directory": str(pathlib.Path(directory, name)),
-        "pretrained_dir": FLAGS.pretrained,
+        "pretrained_dir": settings.pretrained,
         "path": path,
         "columns": columns,
-        "steps": FLAGS.steps,
+        "steps": settings.steps,
     }
-    prepared = run_module(sys.executable, "preparation", settings)
+    prepared = run_module(sys.executable, "preparation", work)
     jobs = {report.OURS: prepared["job"]}
     measured = {
         "title": row.full_title,
         "unit": row.unit,
         "examples": prepared["examples"],
     }
-    if FLAGS.peer_python:
-        measured["variant"], measured["trials"] = fastest_variant(row, prepared["job"])
+    if settings.peer_python:
+        chosen = fastest_variant(settings, row, prepared["job"])
+        measured["variant"], measured["trials"] = chosen
         jobs[report.PEER] = {**prepared["job"], "variant": measured["variant"]}
     runs: dict[str, list] = {side: [] for side in jobs}
-    for _ in range(FLAGS.rounds):
+    for _ in range(settings.rounds):
         for side, job in jobs.items():
-            runs[side].append(take_turn(side, job))
+            runs[side].append(take_turn(settings, side, job))
     measured["runs"] = {
         side: report.add_figures(row, prepared["examples"], each)
         for side, each in runs.items()
@@ -183,7 +196,7 @@ def measure(name, row, directory):
     return measured
 
 
-def measure_all(rows):
+def measure_all(settings):
     """Times the rows, one after the other, and writes figures after each."""
     results = {
         "date": time.strftime("%Y-%m-%d"),
@@ -191,30 +204,28 @@ def measure_all(rows):
         "peak_size": sides.PEAK_SIZE,
         "rows": {},
     }
-    output = pathlib.Path(FLAGS.output_file)
+    output = pathlib.Path(settings.output_file)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
-        for name, row in rows.items():
-            is_skipped = row.file_flag and not get_file(row)[0]
+        for name, row in settings.chosen().items():
+            is_skipped = row.file_flag and not settings.file_of(row)[0]
             why = f"--{row.file_flag} is not set" if is_skipped else ""
             print(f"{name}: {f'skipped, {why}' if why else '...'}", file=sys.stderr)
-            measured = {"skipped": why} if why else measure(name, row, directory)
+            measured = (
+                {"skipped": why} if why else measure(settings, name, row, directory)
+            )
             results["rows"][name] = measured
             output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return results
 
 
-def main(_):
-    """Times the rows; wrong flags and a side that fails end it without a traceback."""
-    with errors.explained():
-        rows = rows_lib.named(FLAGS.rows)
-        check_input(rows)
-        try:
-            print(report.markdown(measure_all(rows)))
-        except SideFailed as error:
-            sys.exit(str(error))
+def run(settings: ComparisonSettings) -> None:
+    """Times the rows; a side that fails ends it without a traceback."""
+    try:
+        print(report.markdown(measure_all(settings)))
+    except SideFailed as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(run, command_line.parse(ComparisonSettings, __doc__))

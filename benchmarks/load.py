@@ -11,38 +11,46 @@ without an answer to a request that was sent, and the server's memory.
 
 import asyncio
 import collections
+import dataclasses
 import json
 import random
 import time
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import psutil
-from absl import app, flags
 
-FLAGS = flags.FLAGS
+from cli import command_line
+from tasks.settings import fields
+
 _NO_ANSWER = "no answer"
 _MIN_SECONDS = 0.05  # until a client that was refused connects again
 
 
-def define_flags() -> None:
-    """Defines the flags of the program."""
-    flags.DEFINE_string("address", "127.0.0.1:8501", "Of the server.")
-    flags.DEFINE_string("model_name", "default", "Name of the model.")
-    flags.DEFINE_string("texts", None, "File with a text a line.", required=True)
-    flags.DEFINE_list("clients", ["1", "8", "32", "200"], "Clients at a time.")
-    flags.DEFINE_float("seconds", 60, "Of each number of clients.", lower_bound=0.1)
-    flags.DEFINE_integer("server_pid", None, "Process whose memory is printed.")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadSettings(fields.Settings):
+    """The server, the texts and the clients."""
+
+    program: ClassVar[str] = "benchmarks.load"
+
+    address: str = fields.server("127.0.0.1:8501", "Of the server.")
+    model_name: str = fields.server("default", "Name of the model.")
+    server_pid: int | None = fields.server(None, "Process whose memory is printed.")
+    texts: str = fields.data(fields.REQUIRED, "File with a text a line.", path=True)
+    clients: Sequence[str] = fields.data(("1", "8", "32", "200"), "Clients at a time.")
+    seconds: float = fields.data(60.0, "Of each number of clients.", least=0.1)
 
 
-async def send(texts, seed, until, seconds, counts):
+async def send(settings, texts, seed, until, seconds, counts):
     """Sends texts of a shuffled list until a time; notes seconds and statuses."""
-    host, _, port = FLAGS.address.partition(":")
+    host, _, port = settings.address.partition(":")
     chooser, reader, writer = random.Random(seed), None, None
-    path = f"/v1/models/{FLAGS.model_name}:predict"
+    path = f"/v1/models/{settings.model_name}:predict"
     while time.monotonic() < until:
         body = json.dumps({"instances": [chooser.choice(texts)]}).encode()
         head = (
-            f"POST {path} HTTP/1.1\r\nHost: {FLAGS.address}\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: {settings.address}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         try:
@@ -75,32 +83,34 @@ async def send(texts, seed, until, seconds, counts):
         writer.close()
 
 
-async def measure(texts, num_clients):
+async def measure(settings, texts, num_clients):
     """The numbers of some clients, as a dict."""
     seconds: list[float] = []
     counts: collections.Counter = collections.Counter()
-    until = time.monotonic() + FLAGS.seconds
+    until = time.monotonic() + settings.seconds
     await asyncio.gather(
-        *(send(texts, seed, until, seconds, counts) for seed in range(num_clients))
+        *(
+            send(settings, texts, seed, until, seconds, counts)
+            for seed in range(num_clients)
+        )
     )
-    numbers = {"clients": num_clients, "per_second": len(seconds) / FLAGS.seconds}
+    numbers = {"clients": num_clients, "per_second": len(seconds) / settings.seconds}
     if seconds:
         numbers["p50_ms"], numbers["p99_ms"] = np.percentile(seconds, [50, 99]) * 1000
     numbers = {name: round(float(number), 2) for name, number in numbers.items()}
-    if FLAGS.server_pid:
-        memory = psutil.Process(FLAGS.server_pid).memory_info().rss
+    if settings.server_pid:
+        memory = psutil.Process(settings.server_pid).memory_info().rss
         numbers["server_mb"] = round(memory / 2**20)
     return {**numbers, "answers": dict(counts)}
 
 
-def main(_) -> None:
+def run(settings: LoadSettings) -> None:
     """Measures each number of clients."""
-    with open(FLAGS.texts, encoding="utf-8") as file:
+    with open(settings.texts, encoding="utf-8") as file:
         texts = [line.rstrip("\n") for line in file]
-    for count in FLAGS.clients:
-        print(json.dumps(asyncio.run(measure(texts, int(count)))), flush=True)
+    for count in settings.numbers("clients", int):
+        print(json.dumps(asyncio.run(measure(settings, texts, count))), flush=True)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    command_line.run(run, command_line.parse(LoadSettings, __doc__))

@@ -1,5 +1,6 @@
 """The table of rows that both sides are timed on."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from contract import errors
@@ -87,7 +88,7 @@ ROWS = {
 }
 
 
-def named(names: list[str]) -> dict[str, Row]:
+def named(names: Sequence[str]) -> dict[str, Row]:
     """Rows by name, all for no names; InputError where there is no such row."""
     if unknown := sorted(set(names) - set(ROWS)):
         raise errors.InputError(

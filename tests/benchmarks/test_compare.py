@@ -1,14 +1,12 @@
 """The comparison with a peer: turns, figures, flags and the report."""
 
 import dataclasses
-import re
 import sys
 
 import pytest
-from absl import flags
 
 from benchmarks import compare, report, rows, sides
-from tests import tiny
+from tests import refusals, tiny
 
 
 def test_side_that_fails_says_why(tmp_path, monkeypatch):
@@ -26,31 +24,23 @@ def test_side_that_fails_says_why(tmp_path, monkeypatch):
     assert compare.run_module(sys.executable, "side", {"a": 1}) == {"a": 1}
 
 
-@pytest.fixture
-def flag_values():
-    """compare.py's flags at their defaults; the test may set them."""
-    with tiny.flags_of("benchmarks.compare"):
-        flags.FLAGS(["compare"])
-        yield flags.FLAGS
-
-
-def test_row_is_measured_in_turns(flag_values, monkeypatch):
-    flag_values.peer_python, flag_values.rounds = "their_python", 2
+def test_row_is_measured_in_turns(monkeypatch):
+    arguments = "--peer_python=their_python --rounds=2 --near_file=t.tsv"
+    given = tiny.settings_of("benchmarks.compare", *arguments.split())
     job = dataclasses.asdict(sides.Job("train", "classifier", 3, "", "", 3, 7))
     calls = []
 
     def run(python, module, settings):
         calls.append((python, module, settings.get("variant")))
         if module == "preparation":
-            assert settings["columns"] == ["0", "1"] and settings["path"] == "t.tsv"
+            assert settings["columns"] == ("0", "1") and settings["path"] == "t.tsv"
             return {"job": job, "examples": 224}
         assert settings["begun"] > 0
         is_slow = settings["variant"] == "sdpa"
         return {"seconds": 8.0 if is_slow else 4.0}
 
     monkeypatch.setattr(compare, "run_module", run)
-    flag_values.near_file = "t.tsv"
-    measured = compare.measure("vectors", rows.ROWS["vectors"], "directory")
+    measured = compare.measure(given, "vectors", rows.ROWS["vectors"], "directory")
     ours_, theirs = sys.executable, "their_python"
     assert calls == [
         (ours_, "preparation", None),
@@ -67,24 +57,33 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("argument", "line"),
     [
-        ("near_file", "none.tsv", r"--near_file=none.tsv: there is no such file"),
-        ("peer_variants", ["flash"], r"--peer_variants=flash: variants are sdpa, "),
-        ("rounds", 0, r"--rounds=0 is below 1"),
+        ("--rows=vectors", ""),
+        ("--near_file=none.tsv", "--near_file=none.tsv: no such file; check the path"),
+        ("--rows=classifier --near_file=none.tsv", ""),  # nothing reads it
+        ("--peer_python=none", "--peer_python=none: no such file; check the path"),
+        ("--peer_variants=flash", "--peer_variants=flash: variants are sdpa, eager, "),
+        ("--rows=none", "--rows=none"),
+        ("--rounds=0", "flag --rounds=0: 0 is not"),
     ],
 )
-def test_wrong_flag_is_named_at_once(
-    name, value, message, flag_values, capsys, tmp_path
-):
-    flag_values.pretrained = str(tmp_path)  # where models/minilm is not set up, too
-    setattr(flag_values, name, value)
-    with pytest.raises(ValueError, match=message):
-        compare.check_input(rows.ROWS)
-    with pytest.raises(SystemExit, match="2"):
-        compare.main([])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(message, line)
+def test_wrong_flag_is_named_at_once(argument, line, tmp_path):
+    # models/minilm is not set up everywhere.
+    words = f"--pretrained={tmp_path}", *argument.split()
+    actual = refusals.line_of("benchmarks.compare", *words)
+    assert actual.startswith(line) and bool(actual) == bool(line)
+
+
+def test_side_that_fails_ends_the_comparison(monkeypatch, tmp_path):
+    def run(python, module, settings):
+        raise compare.SideFailed("exit code 1")
+
+    monkeypatch.setattr(compare, "run_module", run)
+    words = f"--pretrained={tmp_path}", "--rows=classifier"
+    output = f"--output_file={tmp_path}/out/figures.json"
+    done = tiny.run_program("benchmarks.compare", *words, output)
+    assert done.code == "exit code 1" and done.out == ""
 
 
 def test_report_holds_medians_and_ratios():
