@@ -35,13 +35,13 @@ def words(code):
 
 
 def ask(code):
-    from cli import predict_command  # and with it TensorFlow
+    from tasks import prediction  # and with it TensorFlow
 
-    python, module, name, export_dir, *texts = words(code)
-    assert [python, module, name] == ["python", "run_predictor.py"]
+    python, script, export_dir, *texts = words(code)
+    assert [python, script] == ["python", "run_predictor.py"]
     flag, _, export_dir = export_dir.partition("=")
     assert flag == "--export_dir" and not any(t.startswith("-") for t in texts)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        predict_command.answer_texts(export_dir, texts)
+        prediction.answer_texts(export_dir, texts)
     return out.getvalue()

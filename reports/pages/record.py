@@ -51,12 +51,14 @@ def build(
             {gamma and s_j: number}; findings, warnings of the rows; and tested, an
             outcomes.Outcomes of test rows beside those of `rows`.
     """
+    # Lists for tuples, as run.json has them.
+    flags, defaults = (json.loads(json.dumps(dict(v))) for v in (flags, defaults))
     data, tested = facts.pop("data"), facts.pop("tested", None)
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))
     return {
         "schema": SCHEMA,
         "name": os.path.basename(os.path.abspath(directory)),
-        "flags": dict(flags),
+        "flags": flags,
         "changed_flags": changed,
         "answer_flags": [name for name in changed if name in answer_flags],
         "data": {split: _split(**each) for split, each in data.items()},

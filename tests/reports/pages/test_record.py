@@ -40,3 +40,19 @@ def test_mean_of_classes_has_an_interval_where_each_has_five_rows(rarest, has_in
     else:
         assert score["interval"] is None
         assert score["note"] == "a class has fewer than 5 rows"
+
+
+def test_sequences_are_changed_where_their_values_are(tmp_path):
+    """Those of run.json are lists, and those of settings tuples."""
+    flags = {"same": [1, 2], "other": ("c",), "none": None, "number": 3}
+    defaults = {"same": (1, 2), "other": (), "none": None, "number": 4}
+    made = record.build(
+        None,
+        directory=str(tmp_path),
+        flags=flags,
+        defaults=defaults,
+        answer_flags={"same", "other", "none"},
+        data={},
+    )
+    assert made["changed_flags"] == ["number", "other"]
+    assert made["answer_flags"] == ["other"] and made["flags"]["other"] == ["c"]

@@ -5,12 +5,13 @@ import pathlib
 import pytest
 
 from contract import programs
-from reports.pages import usage
-from tests import printed_uses
+from reports.pages import record, usage
+from tasks.settings import fields
+from tests import printed_uses, tiny
 from tests.reports import example_runs
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-FACTS = {"name": "mine", "changed_flags": [], **example_runs.facts()}
+FACTS = {"name": "mine", "answer_flags": [], **example_runs.facts()}
 
 
 def uses(directory, **changes):
@@ -51,9 +52,9 @@ def test_shell_reads_the_directory(directory, tmp_path, monkeypatch):
 def test_rows_are_read_as_those_of_training():
     flags = {"max_seq_length": 32, "text_a_column": "the text", "has_header": "false"}
     flags |= {"encoding": "cp1252"}
-    flags |= {"version_2_with_negative": True, "learning_rate": 1e-5}
+    flags |= {"version_2_with_negative": True}
     words = printed_uses.words(
-        uses("mine", flags=flags, changed_flags=[*flags])["Predict rows of a file"]
+        uses("mine", flags=flags, answer_flags=[*flags])["Predict rows of a file"]
     )
     assert words[5:-1] == [
         *("--max_seq_length=32", "--text_a_column=the text", "--has_header=false"),
@@ -61,21 +62,63 @@ def test_rows_are_read_as_those_of_training():
     ]
 
 
-def test_flags_that_change_answers_are_repeated_whatever_their_values():
-    flags = {"multi_label_threshold": 0.0, "quote": "", "check_case": False}
-    flags |= {"max_seq_length": 32, "allow_empty_text": True, "delimiter": None}
-    flags |= {"choice_columns": ["a b", "c"], "task_name": "rte", "seed": 7}
-    flags |= {"a_new_flag": 3, "same": 4}
-    changed = sorted(flags.keys() - {"same", "max_seq_length"})
+@pytest.mark.parametrize(
+    ("kind", "program", "arguments", "repeated"),
+    [
+        (
+            "text-classification",
+            "run_classifier",
+            "--task_name=rte --seed=7 --learning_rate=1 --max_seq_length=128 "
+            "--multi_label_threshold=0 --quote= --nocheck_case --allow_empty_text",
+            # The length is the usual one.
+            "--quote= --allow_empty_text --multi_label_threshold=0.0 --nocheck_case",
+        ),
+        (
+            "multiple-choice",
+            "run_classifier",
+            "--choice_columns=a,b --delimiter=; --label_column=c --test_file=d",
+            "--choice_columns=a,b --delimiter=;",
+        ),
+        (
+            "question-answering",
+            "run_squad",
+            "--task_name=drcd --n_best_size=3 --train_batch_size=4 --doc_stride=9",
+            "--task_name=drcd --n_best_size=3 --doc_stride=9",
+        ),
+        (
+            "text2text-generation",
+            "run_seq2seq",
+            "--seed=7 --do_sample --source_column=a --do_train --num_train_epochs=1",
+            "--seed=7 --do_sample --source_column=a",
+        ),
+    ],
+)
+def test_settings_that_change_answers_are_repeated_whatever_their_values(
+    kind, program, arguments, repeated
+):
+    settings = tiny.settings_of(program, *arguments.split())
+    made = record.build(
+        None,
+        directory="mine",
+        flags=settings.values(),
+        defaults=settings.defaults(),
+        answer_flags=settings.that_change(fields.ANSWERS),
+        data={},
+    )
+    code = usage.uses({**FACTS, **made, "kind": kind}, "mine")
+    words = printed_uses.words(
+        {use.title: use.code for use in code}["Predict rows of a file"]
+    )
+    assert words[1] == f"{program}.py"
+    assert sorted(words[5:-1]) == sorted(repeated.split())
 
-    def words(kind):
-        actual = uses("mine", flags=flags, changed_flags=changed, kind=kind)
-        return printed_uses.words(actual["Predict rows of a file"])[5:-1]
 
-    common = ["--a_new_flag=3", "--allow_empty_text", "--nocheck_case"]
-    common += ["--choice_columns=a b,c", "--multi_label_threshold=0.0", "--quote="]
-    assert words("text-classification") == common
-    assert words("question-answering") == [*common, "--task_name=rte"]
+def test_setting_without_a_value_is_not_repeated():
+    """Its default may be another one where a network has its own."""
+    flags = {"max_seq_length": 32, "delimiter": None}
+    actual = uses("mine", flags=flags, answer_flags=["delimiter"])
+    words = printed_uses.words(actual["Predict rows of a file"])
+    assert words == printed_uses.words(uses("mine")["Predict rows of a file"])
 
 
 def test_exports_of_all_formats_are_asked_and_served():
