@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-from absl import flags
 from absl import logging as absl_logging
 
 from data_pipeline.pretraining import batches, masking, metadata
@@ -20,24 +19,6 @@ from tests import full_disk, tiny, tiny_corpus
 @pytest.fixture
 def place(tmp_path):
     return tiny_corpus.write(tmp_path)
-
-
-# --- Flags.
-
-ORIGINAL = {
-    **dict.fromkeys(("input_file", "output_file", "vocab_file")),
-    **{"do_lower_case": True, "do_whole_word_mask": False, "max_seq_length": 128},
-    **{"max_predictions_per_seq": 20, "random_seed": 12345, "dupe_factor": 10},
-    **{"masked_lm_prob": 0.15, "short_seq_prob": 0.1},
-}
-
-
-def test_flags_of_the_original_have_their_defaults():
-    with tiny.flags_of(tiny_corpus.SCRIPT) as names:
-        defaults = {name: flags.FLAGS[name].default for name in names}
-    assert {name: defaults[name] for name in ORIGINAL} == ORIGINAL
-    for name, default in ORIGINAL.items():
-        assert type(defaults[name]) is type(default)
 
 
 # --- Words that spaces separate.
@@ -109,7 +90,7 @@ def test_segmented_words_are_refused_where_none_are(chinese):
         ({}, "--masking is word_piece; set --masking=whole_word, span or ngram"),
         (
             {"objective": "left_to_right"},
-            "--segmented_words is for --objective=masked_lm",
+            "--segmented_words is read with --objective=masked_lm",
         ),
     ):
         supplied = tiny_corpus.arguments(

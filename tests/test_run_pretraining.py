@@ -313,21 +313,5 @@ def test_segments_that_the_network_has_not_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_every_flag_of_the_original_is_there_with_its_default():
-    none = "bert_config_file input_file output_dir init_checkpoint tpu_name tpu_zone"
-    originals = {
-        **dict.fromkeys([*none.split(), "gcp_project", "master"]),
-        **{"do_train": False, "do_eval": False, "use_tpu": False},
-        **{"max_seq_length": 128, "max_predictions_per_seq": 20},
-        **{"train_batch_size": 32, "eval_batch_size": 8, "learning_rate": 5e-5},
-        **{"num_train_steps": 100000, "num_warmup_steps": 10000, "num_tpu_cores": 8},
-        **{"save_checkpoints_steps": 1000, "iterations_per_loop": 1000},
-        "max_eval_steps": 100,
-    }
-    with tiny.flags_of("run_pretraining"):
-        defaults = {name: tiny.flags.FLAGS[name].default for name in originals}
-    assert defaults == originals
-
-
 def teardown_module():
     keras.utils.clear_session(free_memory=True)

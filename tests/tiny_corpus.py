@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import signal
+import sys
 import time
 
 import numpy as np
@@ -56,7 +57,9 @@ LEFT_TO_RIGHT = dataclasses.replace(
     **UNMASKED,
 )
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload([SCRIPT])
+_SERVER.set_forkserver_preload(["tasks.creation"])
+# In a process that is forked after the imports.
+_IMPORTED = {"cli.command_line.load_tensorflow": lambda: None}
 
 
 def documents(count=50, seed=0):
@@ -172,18 +175,14 @@ class Started:
 
 
 def _main(supplied, log):
-    from absl import flags
-
     output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     # A shell ignores it for what it starts in the background, and tests inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with sizes(SIZES):
-        script = importlib.import_module(SCRIPT)
-        script.define_flags()
-        flags.FLAGS([SCRIPT, *supplied])
-        script.main([])
+    with sizes(SIZES | _IMPORTED):
+        sys.argv = [SCRIPT, *supplied]
+        tiny.start(importlib.import_module(SCRIPT))
 
 
 def is_running(pid):

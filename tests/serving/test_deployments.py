@@ -9,7 +9,6 @@ import sys
 
 import pytest
 import yaml
-from absl import flags
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
@@ -95,8 +94,10 @@ def test_servers_have_time_to_answer():
 
 @pytest.mark.parametrize("words", [*OURS, COMMAND], ids=["pod", "compose", "image"])
 def test_flags_are_those_of_the_predictor(words):
-    with tiny.flags_of("run_predictor"):
-        assert flags.FLAGS(words) == ["bert-serve"] and flags.FLAGS.port == 8501
+    program, *arguments = words
+    settings = tiny.settings_of("run_predictor", *arguments)
+    assert (program, settings.port) == ("bert-serve", 8501)
+    assert len(arguments) == len(settings.given)  # and no texts
     assert value(words, "--allowed_hosts") == "*"  # and each request needs the key
     assert "${BERT_API_KEY:?" in COMPOSE["predictor"]["environment"]["BERT_API_KEY"]
     assert "BERT_API_KEY" in [entry["name"] for entry in PODS["predictor"]["env"]]

@@ -12,11 +12,11 @@ import time
 import pytest
 import tensorflow as tf
 
-from cli import predict_command
 from contract import errors, file_names
 from data_pipeline.tables import text_rows
 from serving import export
 from serving.protocol import servables
+from tasks import prediction
 from tests import tiny
 
 PATIENCE = 240  # seconds, on a busy machine
@@ -54,7 +54,7 @@ def answer(export_dir, tmp_path):
     def call(name, text, lines_per_shard=0, *, input_format="lines", **options):
         path = tmp_path / ("in.gz" if options.pop("packed", False) else "in")
         path.write_bytes(gzip.compress(text, mtime=0) if path.suffix else text)
-        predict_command.answer_file(
+        prediction.answer_file(
             options.pop("export_dir", export_dir),
             str(path),
             input_format,
@@ -122,7 +122,7 @@ def test_batches_do_not_depend_on_the_speed_of_reading(answer, monkeypatch):
         return read
 
     monkeypatch.setattr(servables.Version, "predict", counted)
-    monkeypatch.setattr(predict_command, "_reader", slow_reader)
+    monkeypatch.setattr(prediction, "_reader", slow_reader)
     text = b"a\nb\nc\nd\ne\nf\n"
     answer("cut.jsonl", text, 3)
     assert sizes == [3, 3]
@@ -219,30 +219,3 @@ def test_job_that_is_killed_ends_with_the_same_bytes(export_dir, answer, tmp_pat
     assert answer("killed.jsonl", text, 500) == wanted
     assert [path.stat().st_mtime_ns for path in finished] == times
     assert not list(tmp_path.glob("*incomplete*"))
-
-
-# Flags, and words of the error.
-REFUSED = {
-    "--lines_per_shard=2 text": "--lines_per_shard=2 needs an --input_file to read",
-    "--input_file=- --lines_per_shard=2": "--lines_per_shard=2 needs an --input_file",
-    "--input_file=README.md --lines_per_shard=2": "--output_file to name its shards",
-    "--input_file=README.md --engine=beam": "add --lines_per_shard=16384, for example",
-}
-
-
-@pytest.mark.parametrize("arguments", REFUSED)
-def test_mistakes_are_refused(arguments, monkeypatch):
-    from absl import flags
-
-    from cli import predict_flags
-
-    monkeypatch.chdir(ROOT)
-    before = set(flags.FLAGS)
-    try:
-        predict_flags.define()
-        flags.FLAGS(["predictor", "--export_dir=docs", *arguments.split()])
-        with pytest.raises(errors.InputError, match=REFUSED[arguments]):
-            predict_flags.check()
-    finally:
-        for name in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, name)

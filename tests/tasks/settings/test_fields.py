@@ -15,7 +15,7 @@ import pytest
 
 from contract import errors
 from tasks.settings import fields
-from tests import flags_page, tiny
+from tests import flags_page, other_values, tiny
 from tests.refusals import refused
 
 
@@ -257,27 +257,10 @@ def test_command_gives_the_same_settings():
     assert Own().with_values(rate=0.25).command() == "python run_own.py"
 
 
-def other_value(row):
-    """A value of the field that is not its default."""
-    rules = row.rules
-    if row.kind is bool:
-        return not row.default
-    if rules.choices:
-        return next(c for c in rules.choices if c != row.default)
-    if row.kind in (int, float):
-        higher = max((row.default or 0) + 1, rules.least or 0)
-        is_within = rules.most is None or higher <= rules.most
-        bounds = (b for b in (rules.least, rules.most) if b != row.default)
-        return row.kind(higher if is_within else next(bounds))
-    if row.kind is tuple:
-        return (1.0,) + (0.0,) * (len(row.default) - 1)
-    return "it's $1, {a b}" if row.kind is str else ("a b", "c,d")
-
-
 @pytest.mark.parametrize("program", flags_page.PROGRAMS)
 def test_command_of_each_program_is_read_as_it_was_written(program):
     kind = tiny.settings_class(program)
-    given = {n: other_value(row) for n, row in fields.rows(kind).items()}
+    given = {n: other_values.other_value(row) for n, row in fields.rows(kind).items()}
     settings = kind(**given)
     assert all(given[n] != r.default for n, r in fields.rows(kind).items())
     read = tiny.settings_of(program, *words_of(settings.command(), program))
