@@ -7,13 +7,14 @@ import pathlib
 import pickle
 import re
 import shlex
+import types
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from contract import errors
+from contract import errors, remote_files
 from tasks.settings import fields
 from tests import flags_page, other_values, tiny
 from tests.refusals import refused
@@ -106,7 +107,7 @@ def test_fields_are_in_the_order_of_their_headings():
         ("seeds", (n for n in "ab"), ("a", "b")),
         ("parts", [1, 0], (1.0, 0.0)),
         ("parts", "0.5,0.5", (0.5, 0.5)),
-        ("input_file", pathlib.Path("a/b"), "a/b"),
+        ("input_file", pathlib.Path("~/b"), os.path.expanduser("~/b")),
         ("input_file", ["a", "b"], "a,b"),
         ("output_dir", "out//", "out"),
         ("output_dir", "/", "/"),
@@ -276,6 +277,13 @@ def test_command_of_each_program_is_read_as_it_was_written(program):
 # --- Paths.
 
 
+def needed(kind):
+    """Flags that must be given."""
+    known = fields.rows(kind).values()
+    names = [row.name for row in known if row.default is fields.REQUIRED]
+    return [f"--{name}={'google' if name == 'to' else 'a'}" for name in names]
+
+
 def paths_of(program):
     known = fields.rows(tiny.settings_class(program))
     return [name for name, row in known.items() if row.rules.path]
@@ -296,17 +304,13 @@ def test_home_of_a_user_is_spelled_out(program, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", "/ada")
     monkeypatch.chdir(tmp_path)
     kind = tiny.settings_class(program)
-    needed = {
-        n: "a" for n, r in fields.rows(kind).items() if r.default is fields.REQUIRED
-    }
-    needed |= {"to": "google"} if "to" in needed else {}
 
     def read(name, value):
-        return getattr(kind(**needed | {name: value}), name)
+        words = *needed(kind), f"--{name}={value}"
+        return getattr(tiny.settings_of(program, *words), name)
 
     for name in paths_of(program):
         assert read(name, "~/a") == "/ada/a"
-        assert read(name, pathlib.Path("~/a")) == "/ada/a"
         assert read(name, "gs://b/[0-9]*, ~/a,c") == "gs://b/[0-9]*, /ada/a,c"
         for same in ("~", "a~/b", "/a/~b", "gs://b/~/c", "a:b", "A b://c"):
             assert read(name, same) == same
@@ -314,6 +318,26 @@ def test_home_of_a_user_is_spelled_out(program, monkeypatch, tmp_path):
     (tmp_path / "~").mkdir()
     (tmp_path / "~" / "a").touch()  # literally
     assert read(paths_of(program)[0], "~/a") == "~/a"
+
+
+@pytest.mark.parametrize("program", flags_page.PROGRAMS)
+def test_path_of_an_unknown_file_system_is_refused(program, monkeypatch):
+    names = types.SimpleNamespace(get_registered_schemes=lambda: ["", "gs", "ram"])
+    tensorflow = types.SimpleNamespace(io=types.SimpleNamespace(gfile=names))
+    monkeypatch.setattr(remote_files, "tf", tensorflow)
+    kind = tiny.settings_class(program)
+    for name in paths_of(program):
+        settings = tiny.settings_of(
+            program, *needed(kind), f"--{name}=gs://b/a, ram://c"
+        )
+        settings.check_schemes()
+        for value in ("s3://b/a", "gs://b/[0-9]*, s3://b/a"):
+            settings = tiny.settings_of(program, *needed(kind), f"--{name}={value}")
+            place = f"--{name}={value.split(',')[-1]}"
+            with refused(
+                place, "TensorFlow has no s3:// here, but gs://, ram://; give"
+            ):
+                settings.check_schemes()
 
 
 def test_configs_of_the_project_are_found_from_everywhere(monkeypatch, tmp_path):
