@@ -31,6 +31,7 @@ def define(kind: type[fields.Settings]) -> flags.FlagValues:
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         for flag in defined if module.startswith("absl.") else ():
             values[flag.name] = flag
+            values.register_flag_by_module(module, flag)
     for name, row in fields.rows(kind).items():
         _define(values, row)
         values.register_key_flag_for_module(row.rules.heading, values[name])
@@ -96,8 +97,14 @@ def parse(kind: type[Settings], about: str | None) -> Settings:
     environment.open_closed_streams()
     app.define_help_flags()
     values = define(kind)
-    for name, short_name in (("help", "?"), ("helpshort", "h")):
-        flag = _HelpFlag(name, short_name, (about or "").strip(), values)
+    about = (about or "").strip()
+    for name, short_name, write in (
+        ("help", "?", lambda: print(help_text(about, values))),
+        ("helpshort", "h", lambda: print(help_text(about, values))),
+        ("helpfull", None, lambda: print(f"{about}\n\n{values.get_help()}")),
+        ("helpxml", None, lambda: values.write_help_in_xml_format(sys.stdout)),
+    ):
+        flag = _HelpFlag(name, short_name, write)
         flags.DEFINE_flag(flag, values, module_name=app.__name__)
     try:
         _arguments[:] = values(sys.argv)
@@ -210,17 +217,18 @@ def is_for_the_reader(record: python_logging.LogRecord) -> bool:
 
 
 class _HelpFlag(flags.BooleanFlag):
-    """Prints the help and ends the program, with the exit code of absl's own."""
+    """Writes the help and ends the program, with the exit code of absl's own."""
 
-    def __init__(self, name, short_name, about, values):
-        super().__init__(
-            name, False, "Show this help.", short_name, allow_override=True
-        )
-        self._about, self._values = about, values
+    def __init__(self, name, short_name, write):
+        about = {"helpfull": "Show help on all flags.", "helpxml": "The same as XML."}
+        text = about.get(name, "Show this help.")
+        super().__init__(name, False, text, short_name, allow_override=True)
+        self._write = write
 
     def parse(self, argument):
         super().parse(argument)
         if self.value:
             with errors.explained():  # a reader such as `head` may leave early
-                print(help_text(self._about, self._values), flush=True)
+                self._write()
+                sys.stdout.flush()
             sys.exit(1)
