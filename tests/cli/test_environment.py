@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from cli import environment
+from terminal import native_log
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AVX2 = "processor : 0\nflags\t\t: fpu sse2 avx avx2 fma\nbugs\t: none\n"
@@ -41,7 +42,8 @@ def test_kernels_are_chosen_by_the_processor(
     tmp_path, monkeypatch, without_settings, machine, cpu_info, has_kernels
 ):
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    expected = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_CPU_ALLOCATOR_USE_BFC": "1"}
+    level = "2" if native_log.has_gpu() else "3"
+    expected = {"TF_CPP_MIN_LOG_LEVEL": level, "TF_CPU_ALLOCATOR_USE_BFC": "1"}
     expected |= {KERNELS: "1"} if has_kernels else {}
     assert prepared(tmp_path, cpu_info) == expected
     assert {n: v for n, v in os.environ.items() if n.startswith("TF_")} == expected
