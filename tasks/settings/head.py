@@ -6,18 +6,9 @@ from typing import Any
 from tasks.settings import fields
 from tasks.settings import vectors as vector_settings
 
-NAMES = (
-    "freeze_encoder",
-    "layer_mix",
-    "feature_dropout",
-    "head",
-    "bilstm_layers",
-    "bilstm_units",
-)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Head(fields.Settings):
+class HeadChoice(fields.Settings):
     """Which layers a head reads, and what it is; the defaults are the original's."""
 
     freeze_encoder: bool = fields.vectors(
@@ -61,6 +52,17 @@ class Head(fields.Settings):
         least=1,
         changes=fields.NOTHING,
     )
+
+    def head_values(self) -> dict[str, Any]:
+        """{name: value} of those that are given."""
+        names = fields.rows(HeadChoice).keys() & self.given
+        return {name: getattr(self, name) for name in sorted(names)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Head(HeadChoice):
+    """The choice of a head, and whether what it reads is kept."""
+
     feature_cache: str = fields.vectors(
         "auto",
         "Keep the outputs of a frozen network, so that it runs once per row. auto: up "
@@ -68,7 +70,3 @@ class Head(fields.Settings):
         choices=["auto", "memory", "none"],
         changes=fields.NOTHING,
     )
-
-    def head_values(self) -> dict[str, Any]:
-        """{name: value} of those that are given."""
-        return {name: getattr(self, name) for name in NAMES if name in self.given}

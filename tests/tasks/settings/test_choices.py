@@ -64,7 +64,7 @@ def test_choices_are_those_of_the_code(program, name):
 
 def test_defaults_are_those_of_the_code():
     defaults = tiny.flag_defaults("run_tagger")
-    original = {name: defaults[name] for name in head.NAMES}
+    original = {name: defaults[name] for name in fields.rows(head.HeadChoice)}
     assert {**original, "joins_pairs": False} == dataclasses.asdict(
         head_config.ORIGINAL
     )
