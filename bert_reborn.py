@@ -6,30 +6,77 @@ Import it before TensorFlow, which reads variables that it sets. The first use o
 imports TensorFlow; the commands of a wheel, which import this too, begin without.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cli import environment
 
-if TYPE_CHECKING:
-    from cli.fitting import *  # noqa: F403
-    from cli.library import *  # noqa: F403
+if TYPE_CHECKING:  # what __getattr__ finds
+    from cli.fitting import (
+        ClassifierSettings,
+        EmbeddingSettings,
+        SquadSettings,
+        TaggerSettings,
+        classifier,
+        embedder,
+        reader,
+        tagger,
+    )
+    from cli.library import (
+        BertAdam,
+        BertClassifier,
+        BertConfig,
+        BertModel,
+        BertTokenizer,
+        LinearWithWarmup,
+        Loaded,
+        Predictor,
+        SearchIndex,
+        keras,
+        keras_in_order,
+        keras_training,
+        load,
+        optimizer,
+    )
 
 __version__ = "0.2.0"
-_NAMES = """BertAdam BertClassifier BertConfig BertModel BertTokenizer LinearWithWarmup
-Loaded Predictor SearchIndex classifier embedder keras keras_in_order keras_training
-load optimizer reader tagger"""
+__all__ = [
+    "BertAdam",
+    "BertClassifier",
+    "BertConfig",
+    "BertModel",
+    "BertTokenizer",
+    "ClassifierSettings",
+    "EmbeddingSettings",
+    "LinearWithWarmup",
+    "Loaded",
+    "Predictor",
+    "SearchIndex",
+    "SquadSettings",
+    "TaggerSettings",
+    "classifier",
+    "embedder",
+    "keras",
+    "keras_in_order",
+    "keras_training",
+    "load",
+    "optimizer",
+    "reader",
+    "tagger",
+]
 
 environment.prepare_notebook()
 
 
 def __dir__() -> list[str]:
-    return _NAMES.split()
+    return __all__
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES.split():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with environment.no_collections():
-        from cli import fitting, library
+if not TYPE_CHECKING:  # which would take any name for one
 
-    return getattr(library if hasattr(library, name) else fitting, name)
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with environment.no_collections():
+            from cli import fitting, library
+
+        return getattr(library if hasattr(library, name) else fitting, name)

@@ -17,7 +17,7 @@ import threading
 import types
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -44,6 +44,8 @@ from tasks.settings.squad import SquadSettings
 from tasks.settings.tagger import TaggerSettings
 from training import metrics, model_directory
 
+Own = TypeVar("Own", bound="FittedModel[Any]")
+OwnSettings = TypeVar("OwnSettings", bound=fine_tuning.FineTuning)
 _LOCK = threading.RLock()  # the types in which Keras computes are of all threads
 # Settings that are arguments here, or of runs that return no single model.
 _OTHERS = """do_train do_eval do_predict do_export pretrained train_file dev_file
@@ -125,7 +127,7 @@ class Evaluation:
         return self.rows.decisions
 
 
-class FittedModel:
+class FittedModel(Generic[OwnSettings]):
     """A model that the task of a script trains, scores and exports.
 
     It has the attributes and methods of Loaded, too, once there is a model: after
@@ -135,7 +137,7 @@ class FittedModel:
         directory: as in `load`; each `fit` begins with its weights.
         labels: names in the order of ids; by default those of the rows.
         max_seq_length: by default as the flag has it or, before a `fit`, as a run had.
-        **settings: further flags of the script, of rows and of the model.
+        **settings: further settings of the script, of rows and of the model.
 
     Attributes:
         output_dir: of the last `fit`, with checkpoints, curves and report; or None.
@@ -199,15 +201,15 @@ class FittedModel:
         return self._made
 
     def fit(
-        self,
+        self: Own,
         rows: Any,
         labels: Any = None,
         *,
         dev: Any = None,
         output_dir: Any = None,
-        settings: fine_tuning.FineTuning | None = None,
+        settings: OwnSettings | None = None,
         **values: Any,
-    ) -> "FittedModel":
+    ) -> Own:
         """Trains from the weights of `directory`, as the script does; returns itself.
 
         With an `output_dir` a `fit` that was broken off goes on at its last checkpoint.
@@ -221,8 +223,7 @@ class FittedModel:
             output_dir: a directory for all that a run writes; by default a temporary
                 one, which goes with this object.
             settings: those of the script, as ClassifierSettings(learning_rate=3e-5).
-            **values: the same by name, such as num_train_epochs, train_batch_size,
-                learning_rate, seed and dev_share.
+            **values: the same by name, such as learning_rate=3e-5.
 
         Raises:
             ValueError: rows or settings are wrong.
@@ -405,8 +406,9 @@ class FittedModel:
         }
         values = {"pretrained": self.source, **self._settings, **values, **files}
         values = {name: value for name, value in values.items() if value is not None}
-        spelled = {name: name for name in fields.rows(self.settings_class)}
-        spelled |= {f"no{name}": f"{name}=False" for name in spelled}
+        known = fields.rows(self.settings_class)
+        spelled = {name: name + "=True" * (known[name].kind is bool) for name in known}
+        spelled |= {f"no{name}": f"{name}=False" for name in known}
         spelled |= called | {"pretrained": "directory"}
         # A notebook shows standard error as if something were wrong.
         is_notebook = "ipykernel" in sys.modules
@@ -417,9 +419,9 @@ class FittedModel:
             contextlib.redirect_stderr(argument_names.Stream(shown, rows)),
             argument_names.in_python(spelled, rows),
         ):
-            what = f"setting of {self.settings_class.program}"
-            settings = fields.named(self.settings_class, values, what)
+            settings = self.settings_class(**values)
             settings.check()
+            settings.check_schemes()
             yield self._prepare(settings)
 
     def _prepare(self, settings: Any) -> tuple[Any, Any]:
@@ -461,7 +463,7 @@ class FittedModel:
         return {}
 
 
-class Classifier(FittedModel):
+class Classifier(FittedModel[ClassifierSettings]):
     """A classifier of texts or pairs of texts, by run_classifier.py.
 
     Its settings are the flags of tables, such as `text_a_column`, `label_column` and
@@ -587,7 +589,7 @@ class Classifier(FittedModel):
         return more if is_choice else {**more, "problem_type": classes.problem_type}
 
 
-class Tagger(FittedModel):
+class Tagger(FittedModel[TaggerSettings]):
     """A tagger of words, by run_tagger.py.
 
     Rows are dicts {"words": [...], "tags": [...]}, pairs of such lists, or files.
@@ -608,7 +610,7 @@ class Tagger(FittedModel):
         return self._predict(texts)
 
 
-class Reader(FittedModel):
+class Reader(FittedModel[SquadSettings]):
     """A reader that answers questions by spans of contexts, by run_squad.py.
 
     Rows are dicts {context, question, answers: {text: [], answer_start: []}}, the
@@ -643,7 +645,7 @@ class Reader(FittedModel):
         return memory_rows.lines(name, with_ids, names)
 
 
-class Embedder(FittedModel):
+class Embedder(FittedModel[EmbeddingSettings]):
     """A model of vectors of texts, by run_embedding.py.
 
     Rows are pairs of texts that belong together, triples of two texts and a score, or
@@ -683,4 +685,7 @@ class Embedder(FittedModel):
         return dataclasses.replace(made, modules=task.modules)
 
 
-classifier, tagger, reader, embedder = Classifier, Tagger, Reader, Embedder
+classifier = Classifier
+tagger = Tagger
+reader = Reader
+embedder = Embedder

@@ -45,7 +45,6 @@ from modeling.generation import beam_search
 from serving import export, formats, predictor, search
 from training import inference, model_directory, optimizers
 
-Predictor, SearchIndex = predictor.Predictor, search.Index
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 tf.get_logger().addFilter(command_line.is_for_the_reader)
 _BATCH_SIZE = 64
@@ -53,11 +52,17 @@ _BATCH_SIZE = 64
 _PAIR = "encoder_decoder"
 _OF_FITTED = "fit", "evaluate", "report", "read"
 
-# The names of other modules that pages use.
-BertAdam, LinearWithWarmup = optimizers.BertAdam, optimizers.LinearWithWarmup
-BertClassifier, BertModel = models.BertClassifier, models.BertModel
-BertConfig, BertTokenizer = config.BertConfig, wordpiece.BertTokenizer
-keras_in_order, keras_training = batching.keras_in_order, batching.keras_training
+# The names of other modules that pages use; one a line, or mypy takes no type of them.
+Predictor = predictor.Predictor
+SearchIndex = search.Index
+BertAdam = optimizers.BertAdam
+LinearWithWarmup = optimizers.LinearWithWarmup
+BertClassifier = models.BertClassifier
+BertModel = models.BertModel
+BertConfig = config.BertConfig
+BertTokenizer = wordpiece.BertTokenizer
+keras_in_order = batching.keras_in_order
+keras_training = batching.keras_training
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

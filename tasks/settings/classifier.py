@@ -30,7 +30,7 @@ class ClassifierSettings(
     model.MaxSeqLength,
     fine_tuning.FineTuning,
 ):
-    """Rows, labels, a teacher, and what is written."""
+    """Settings of run_classifier.py: rows, labels, a teacher, what is written."""
 
     program: ClassVar[str] = "run_classifier"
 

@@ -47,7 +47,7 @@ class EmbeddingSettings(
     model.MaxSeqLength,
     fine_tuning.FineTuning,
 ):
-    """Where texts come from, how they are compared, and what a vector is."""
+    """Settings of run_embedding.py: texts, how they are compared, what a vector is."""
 
     program: ClassVar[str] = "run_embedding"
 

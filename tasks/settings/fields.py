@@ -20,7 +20,7 @@ import re
 import shlex
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from contract import errors, programs, remote_files
@@ -100,14 +100,14 @@ class Row(NamedTuple):
 def field(heading: str, default: Any, help_text: str, **rules: Any) -> Any:
     """A field of Settings; `rules` are those of Rules."""
     assert heading in HEADINGS, heading
-    found = Rules(heading, help_text, **rules)
-    return dataclasses.field(default=default, metadata={_RULES: found})
+    own = Rules(heading, help_text, **rules)
+    return dataclasses.field(default=default, metadata={_RULES: own})
 
 
 def again(kind: type["Settings"], name: str, default: Any, **rules: Any) -> Any:
     """The field of another class with this default, and with other `rules`."""
-    found = rows(kind)[name].rules._replace(**rules)
-    return dataclasses.field(default=default, metadata={_RULES: found})
+    own = rows(kind)[name].rules._replace(**rules)
+    return dataclasses.field(default=default, metadata={_RULES: own})
 
 
 what_to_do, data, model, vectors, text, scores, records = (
@@ -126,7 +126,8 @@ class Settings:
         given: the names of the fields that were passed, and have no default then.
 
     Raises:
-        InputError: a value has the wrong type, is out of bounds or no choice.
+        InputError: there is no such field, or a value has the wrong type, is out of
+            bounds or no choice.
     """
 
     program: ClassVar[str] = ""  # that has these flags, without .py
@@ -134,6 +135,13 @@ class Settings:
 
     def __new__(cls, **given: Any):
         """Keeps what is `given`, which __init__ cannot tell from defaults."""
+        for name in given:
+            if name not in rows(cls):
+                near = "".join(difflib.get_close_matches(name, rows(cls), 1))
+                raise errors.InputError(
+                    f"{name} is no setting of {cls.program or cls.__name__}; "
+                    + (f"did you mean {near}?" if near else "see docs/flags.md")
+                )
         made = super().__new__(cls)
         object.__setattr__(made, "given", frozenset(given))
         return made
@@ -254,18 +262,6 @@ def in_order(kind: type[Settings]) -> tuple[str, ...]:
     return (*sorted(places, key=places.__getitem__),)
 
 
-def named(kind: type[Own], values: Mapping[str, Any], what: str) -> Own:
-    """Settings of these values; InputError for a name that is no field of `what`."""
-    for name in values:
-        if name not in rows(kind):
-            near = "".join(difflib.get_close_matches(name, rows(kind), 1))
-            raise errors.InputError(
-                f"{name} is no {what}; "
-                + (f"did you mean {near}?" if near else "see docs/flags.md")
-            )
-    return kind(**values)
-
-
 def parse(row: Row, text: str) -> Any:
     """The value that a text is, of a bool, a number or a choice.
 
@@ -351,18 +347,17 @@ def _checked(row: Row, value: Any) -> Any:
         return _number(row, value)
     if row.kind is bool:
         if not isinstance(value, bool):
-            raise errors.InputError(f"{place} is neither True nor False")
+            raise errors.InputError(f"{row.name}={value!r} is neither True nor False")
         return value
     if row.kind is tuple:
         return shares(row, value)
-    if row.kind is not str:
+    is_list = row.kind is not str
+    if isinstance(value, Mapping | Set) or (is_list and not hasattr(value, "__iter__")):
+        kind = type(value).__name__
+        raise errors.InputError(f"{row.name}: a {kind} has no order; give a list")
+    if is_list:
         if isinstance(value, str):
             value = value.split(",") if value else ()
-        if isinstance(value, Mapping | set | frozenset) or not hasattr(
-            value, "__iter__"
-        ):
-            kind = type(value).__name__
-            raise errors.InputError(f"--{row.name}: a {kind} has no order; give a list")
         return tuple(map(str, value))
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -389,7 +384,7 @@ def _number(row, value):
     wanted = numbers.Integral if row.kind is int else numbers.Real
     if isinstance(value, bool) or not isinstance(value, wanted):
         kind = "whole number" if row.kind is int else "number"
-        raise errors.InputError(f"{place} is no {kind}")
+        raise errors.InputError(f"{row.name}={value!r} is no {kind}")
     value = row.kind(value)
     if not math.isfinite(value):
         raise errors.InputError(f"{place} is not a finite number; give one such as 0.1")

@@ -11,7 +11,7 @@ CHINESE = ("cmrc2018", "drcd")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
-    """Questions, how contexts are cut, and answers chosen."""
+    """Settings of run_squad.py: questions, windows of contexts, choice of answers."""
 
     program: ClassVar[str] = "run_squad"
     scoring: ClassVar[str] = "do_predict"

@@ -18,7 +18,7 @@ class TaggerSettings(
     model.MaxSeqLength,
     fine_tuning.FineTuning,
 ):
-    """Words and tags, and how long sentences are cut."""
+    """Settings of run_tagger.py: words and tags, and how long sentences are cut."""
 
     program: ClassVar[str] = "run_tagger"
 

@@ -5,6 +5,7 @@ import functools
 import json
 import pathlib
 import pickle
+import sys
 import threading
 
 import numpy as np
@@ -260,9 +261,36 @@ def test_what_is_saved_opens_as_the_same_kind(name, model_dir, tmp_path):
             lambda c: c.fit("nowhere.parquet"),
             "^nowhere.parquet: no such file; check the path$",
         ),
-        (lambda c: c.fit(ROWS, learning_rat=1), "did you mean learning_rate[?]$"),
-        (lambda c: c.fit(ROWS, learning_rate="x"), "^learning_rate=.*convert"),
-        (lambda c: c.fit(ROWS, learning_rate=-1), "^learning_rate=-1: .* non-negative"),
+        (
+            lambda c: c.fit(ROWS, learning_rat=1),
+            "^learning_rat is no setting of run_classifier; did you mean learning_rat",
+        ),
+        (lambda c: c.fit(ROWS, zzz=1), "^zzz is no setting of .*; see docs/flags.md$"),
+        (lambda c: c.fit(ROWS, learning_rate="x"), "^learning_rate='x' is no number$"),
+        (
+            lambda c: c.fit(ROWS, learning_rate=-1),
+            "^learning_rate=-1 is below 0; give another number$",
+        ),
+        (
+            lambda c: c.fit(ROWS, write_report="no"),
+            "^write_report='no' is neither True nor False$",
+        ),
+        (
+            lambda c: c.fit(ROWS, optimizer="adamw"),
+            '^optimizer="adamw" is none of adam, lamb, ',
+        ),
+        (
+            lambda c: c.fit(ROWS, settings=bert.TaggerSettings()),
+            "^settings: a TaggerSettings; give a ClassifierSettings$",
+        ),
+        (
+            lambda c: c.fit(ROWS, settings=bert.ClassifierSettings(seed=2), seed=3),
+            "^seed is in settings, too; give it once$",
+        ),
+        (
+            lambda c: c.fit(ROWS, settings=bert.ClassifierSettings(do_eval=True)),
+            "^do_eval is no argument here; run",
+        ),
         (lambda c: c.fit(ROWS, do_eval=True), "^do_eval is no argument here; run"),
         (
             lambda c: c.fit(ROWS, seeds=[1, 2]),
@@ -682,21 +710,66 @@ def test_report_and_dev_rows_and_labels_in_their_order(model_dir, tmp_path):
         made.fit(DEV["classifier"], **run)
 
 
-def test_flags_of_the_process_come_back(model_dir):
+@pytest.mark.parametrize(
+    ("kind", "wrong", "message"),
+    [
+        ("Classifier", "learning_rat", "did you mean learning_rate[?]$"),
+        (
+            "Tagger",
+            "layer_mixes",
+            "^layer_mixes is no setting of run_tagger; .*r_mix[?]",
+        ),
+        ("Squad", "doc_strides", "did you mean doc_stride[?]$"),
+        ("Embedding", "zzz", "^zzz is no setting of run_embedding; see docs/flags.md$"),
+    ],
+)
+def test_misspelled_setting_is_refused_with_the_nearest_name(kind, wrong, message):
+    with pytest.raises(errors.InputError, match=message):
+        getattr(bert, f"{kind}Settings")(**{wrong: 1})
+
+
+def test_fits_in_threads_disturb_no_flags_of_another(model_dir, monkeypatch):
+    """Settings by name, as an object, and others; a thread reads flags of its own."""
     from absl import flags
 
-    flags.DEFINE_string("learning_rate", "own", "a flag of a user's program")
+    before, line = {*flags.FLAGS}, ["own.py", "--learning_rate=own"]
+    monkeypatch.setattr(sys, "argv", [*line])
+    own, seen, made, is_done = flags.FLAGS, [], {}, threading.Event()
+    other = bert.ClassifierSettings(**SHORT | {"learning_rate": 2e-3})
+    given = {
+        "names": {**SHORT, "seed": 1},
+        "object": {"settings": bert.ClassifierSettings(**SHORT), "seed": 1},
+        "other": {"settings": other},
+    }
+
+    def read():
+        flags.DEFINE_string("learning_rate", "usual", "of a program of the user")
+        own([*line])
+        while not is_done.wait(1e-3):
+            seen.append((own.learning_rate, sys.argv == line, {*own} - before))
+
+    def fit(name):
+        made[name] = bert.classifier(model_dir).fit(TEXTS, LABELS, **given[name])
+
+    reader = threading.Thread(target=read)
+    fits = [threading.Thread(target=fit, args=(name,)) for name in given]
     try:
-        made = fitted("classifier", model_dir)
-        done = []
-        thread = threading.Thread(target=lambda: done.append(made.evaluate(ROWS)))
-        thread.start()
-        thread.join()
-        assert done[0].results == made.evaluate(ROWS).results
-        assert flags.FLAGS["learning_rate"].value == "own"
-        assert "train_batch_size" not in flags.FLAGS
+        for thread in (reader, *fits):
+            thread.start()
+        for thread in fits:
+            thread.join()
+        is_done.set()
+        reader.join()
     finally:
-        delattr(flags.FLAGS, "learning_rate")
+        is_done.set()
+        delattr(own, "learning_rate")
+    assert len(seen) > 50
+    assert all(each == ("own", True, {"learning_rate"}) for each in seen)
+    weights = {name: stored(made[name].output_dir) for name in given}
+    wanted = stored(fitted("classifier", model_dir).output_dir)
+    for name, differs in (("names", False), ("object", False), ("other", True)):
+        same = [np.array_equal(v, weights[name][key]) for key, v in wanted.items()]
+        assert all(same) is not differs, name
 
 
 def test_interrupted_fit_says_where_it_goes_on(model_dir, tmp_path, monkeypatch):
