@@ -13,7 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = ("cli", "contract", "data_pipeline", "modeling", "reports", "serving")
-PACKAGES += ("terminal", "training")
+PACKAGES += ("tasks", "terminal", "training")
 LIBRARY = "bert_reborn.py"
 SKIPPED_DIRS = {"__pycache__", "build", "dist", "models", "output"}
 # Somebody's home or workplace, and where packages come from: both differ elsewhere.
@@ -70,6 +70,19 @@ def busy_inits(root):
     ]
 
 
+def flags_below_the_command_line(root):
+    """Packages take settings, or values: cli/command_line.py alone reads flags."""
+    return [
+        f"{path}:{node.lineno} imports absl.flags"
+        for path, text in sources(root)
+        if path.split("/")[0] in PACKAGES and path != "cli/command_line.py"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if re.match(r"\.?absl\.flags\b", f"{getattr(node, 'module', '')}.{alias.name}")
+    ]
+
+
 def named_places(root):
     complaints = []
     for path in files(root):
@@ -118,6 +131,11 @@ PLANTED = {
     imported_scripts: [
         {"training/loop.py": "def f():\n    import run_squad", "run_squad.py": ""}
     ],
+    flags_below_the_command_line: [
+        {"training/a.py": "def f():\n    from absl import app, flags"},
+        {"tasks/settings/a.py": "from absl.flags import FLAGS"},
+        {"cli/a.py": "import absl.flags as f"},
+    ],
     busy_inits: [{"modeling/__init__.py": '"""Network."""\n\nimport modeling'}],
     named_places: [
         {"docs/a.md": "see " + "pypi" + ".org"},
@@ -139,6 +157,9 @@ PLANTED = {
 INNOCENT = {
     "modeling/__init__.py": '"""The network."""',
     "run_squad.py": "import bert\nfrom modeling import heads",
+    "cli/command_line.py": "from absl import flags\nfrom absl.flags import FLAGS",
+    "examples/a.py": "from absl import flags",
+    "tasks/a.py": "from absl import logging\nfrom tasks import flags",
     "tests/test_a.py": "import run_squad\nfrom modeling import heads",
     "modeling/b.py": '"""B.\n\nDiffers from google-research/bert: one\nline.\n"""',
     "docs/differences.md": "* B: one line.\n* " + "/".join(["docs", "home", "a"]),

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import run_classifier
 from modeling import losses, models, pretrainers
 from modeling.configs import config
+from tasks import classifier
 from training import optimizers, train_step
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -64,7 +64,7 @@ def test_reading_list_has_the_bases_of_a_task():
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\d+\. `(.+)`$", text, re.MULTILINE)
     assert all((ROOT / path).is_file() for path in listed)
-    bases = [base.__module__ for base in run_classifier.ClassifierTask.__mro__]
+    bases = [base.__module__ for base in classifier.ClassifierTask.__mro__]
     files = {f"{module.replace('.', '/')}.py" for module in bases}
     ours = {file for file in files if (ROOT / file).is_file()}
     assert ours <= {*listed} and len(ours) == 3
