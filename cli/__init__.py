@@ -1,5 +1,5 @@
-"""Command lines: each flag is defined once; these modules and scripts read FLAGS.
+"""Settings from command lines, and from the arguments of Python.
 
-In: command lines. Out: --help, and typed settings for the other packages. The *_flags
-modules need no TensorFlow, so that a wrong flag ends a program at once.
+In: command lines, arguments of `fit`. Out: --help, and settings for tasks/. Only
+command_line.py reads flags; it needs no TensorFlow.
 """

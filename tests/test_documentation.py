@@ -6,21 +6,21 @@ flags of each command are parsed and those of README.md run; with -m slow all co
 run.
 """
 
-import contextlib
 import functools
-import io
+import importlib
 import pathlib
 import re
+import runpy
 import shlex
 import shutil
 
 import pytest
 from absl import flags
 
-from cli import predict_command
+from cli import command_line
+from tasks.settings import fields
 from tests import (
     flags_page,
-    search_runs,
     tf_model_h5,
     tiny,
     tiny_family,
@@ -173,7 +173,7 @@ REFUSED_BY = {
     "bidirectional_lm": (*OF_MASKED_LM, "--max_seq_length"),
     "denoising": OF_MASKED_LM,
 }
-MODULES = ("run_predictor", "run_search")
+AS_PRINTED = ("run_predictor.py", "run_search.py")
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
 XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
 
@@ -264,38 +264,20 @@ def relocated(argument, environment, model_dir, directory):
 
 
 def run_program(name, arguments):
-    if name in SHORT:
-        short = SHORT[name].split()
-        for objective, refused in REFUSED_BY.items():
-            if f"--objective={objective}" in arguments:
-                short = [flag for flag in short if not flag.startswith(refused)]
-        return tiny.run_script(name.removesuffix(".py"), *arguments, *short)
-    if name == "run_search":
-        return search_runs.run(*arguments)
-    flag, *others = arguments
-    value = flag.partition("=")[2]
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    with contextlib.redirect_stdout(out):
-        if name == "run_predictor" and flag.startswith("--export_dir="):
-            options = split_flags(others)
-            signature = options.get("signature", "serving_default")
-            if "input_file" in options:
-                lines = int(options.pop("lines_per_shard", 0))
-                options["lines_per_shard"] = lines
-                predict_command.answer_file(value, **options)
-            else:
-                words = [word for word in others if not word.startswith("-")]
-                predict_command.answer_texts(value, words, signature)
-        else:
-            raise AssertionError(f"the test does not know how to run {name} {flag}")
-    out.seek(0)
-    return tiny.Done(0, out.read(), "")
+    program = name.removesuffix(".py")
+    if name in AS_PRINTED:
+        return tiny.run_program(program, *arguments)
+    short = SHORT[name].split()
+    for objective, refused in REFUSED_BY.items():
+        if f"--objective={objective}" in arguments:
+            short = [flag for flag in short if not flag.startswith(refused)]
+    return tiny.run_script(program, *arguments, *short)
 
 
 @functools.cache
 def runnable(page):
     """The programs that a page runs and that are meant to be typed as they are."""
-    names = {*SHORT, *MODULES}
+    names = {*SHORT, *AS_PRINTED}
     commands = programs((ROOT / page).read_text("utf-8"))
     return [
         (name, arguments)
@@ -320,12 +302,6 @@ def needs_more_machines(arguments):
     )
 
 
-def split_flags(arguments):
-    """{name: value} of the flags that have a value or are switches."""
-    parts = [word.partition("=") for word in arguments if word.startswith("-")]
-    return {name.lstrip("-"): value for name, _, value in parts}
-
-
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
 del ALL["docs/tutorial.md"]  # tests/test_tutorial.py runs it in earnest
 # Their Python follows their commands; docs/python.md has tests/test_python_page.py.
@@ -342,6 +318,20 @@ def run_python(markdown, model_dir, directory):
         exec(compile(code, "page", "exec"), names)
 
 
+def without_flags(program, argv):
+    """What is left of a command line; flags.Error is raised for a wrong flag."""
+    module = importlib.import_module(program)
+    if not hasattr(module, "define_flags"):
+        return command_line.define(tiny.settings_class(program))(argv)
+    before = {*flags.FLAGS}  # of an example with absl's own
+    try:
+        module.define_flags()
+        return flags.FLAGS(argv)
+    finally:
+        for name in {*flags.FLAGS} - before:
+            delattr(flags.FLAGS, name)
+
+
 @pytest.mark.parametrize(
     "page", [p for p in PAGE_NAMES if programs((ROOT / p).read_text("utf-8"))]
 )
@@ -349,9 +339,9 @@ def test_commands_of_page_parse(page):
     for name, words in programs((ROOT / page).read_text("utf-8")):
         # A variable of the shell may be a number or a name.
         argv = [name, *(re.sub(r"\$\w+", "1", word) for word in words)]
-        with tiny.flags_of(name.removesuffix(".py")):
-            positional = [word for word in argv if not word.startswith("-")]
-            assert flags.FLAGS(argv) == positional, shlex.join(words)
+        positional = [word for word in argv if not word.startswith("-")]
+        left = without_flags(name.removesuffix(".py"), argv)
+        assert left == positional, shlex.join(words)
 
 
 @pytest.mark.parametrize(
@@ -372,6 +362,20 @@ def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatc
         assert done.out
     if page in WITH_PYTHON:
         run_python((ROOT / page).read_text("utf-8"), model_dir, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "script"),
+    [
+        ("serving/predictor.py", "run_predictor.py"),
+        ("serving/search.py", "run_search.py"),
+        ("reports/compare.py", "compare_runs.py"),
+    ],
+)
+def test_programs_that_were_in_packages_name_their_scripts(before, script):
+    with pytest.raises(SystemExit, match=rf"^the command is: python {script}$"):
+        runpy.run_path(str(ROOT / before), run_name="__main__")
+    assert (ROOT / script).is_file()
 
 
 def test_flags_page_is_that_of_the_code():
@@ -399,9 +403,7 @@ def test_flags_page_has_every_flag(program):
     page = flags_page.PAGE.read_text("utf-8")
     shown = re.findall(r"^\* `--(\w+)` .*(?:\n    .*)*\[(.*)\]$", page, re.M)
     entries = {name for name, where in shown if program in flags_page.expand(where)}
-    with tiny.flags_of(program) as names:
-        assert entries == set(names)
-    assert entries
+    assert entries == {*fields.rows(tiny.settings_class(program))} != set()
 
 
 def test_original_commands_are_printed_word_for_word():

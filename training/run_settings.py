@@ -12,7 +12,7 @@ from training.distribution import devices
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to run, whatever the task; cli/run_flags.py makes it of the flags.
+    """How to run, whatever the task; tasks/run_plans.py makes it of settings.
 
     Attributes:
         init_checkpoint: source of the initial weights; "" for random ones.

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Limits(NamedTuple):
-    """Bounds by the names of their flags, which cli/serve_flags.py describes."""
+    """Bounds by the names of their flags, which tasks/settings/server.py describes."""
 
     max_body_bytes: int = 8 << 20
     max_request_rows: int = 1024
