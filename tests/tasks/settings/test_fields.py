@@ -121,24 +121,24 @@ def test_values_have_the_type_of_the_field(name, value, kept):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("rate", "0.1", "--rate=0.1 is no number"),
-        ("rate", True, "--rate=True is no number"),
-        ("rate", None, "--rate=None is no number"),
+        ("rate", "0.1", "rate='0.1' is no number"),
+        ("rate", True, "rate=True is no number"),
+        ("rate", None, "rate=None is no number"),
         ("rate", float("nan"), "--rate=nan is not a finite number; give one such as"),
         ("rate", -0.1, "--rate=-0.1 is below 0; give another number"),
         ("rate", 1.1, "--rate=1.1 is above 1; give another number"),
-        ("steps", 1.5, "--steps=1.5 is no whole number"),
+        ("steps", 1.5, "steps=1.5 is no whole number"),
         ("steps", 0, "--steps=0 is below 1; give another number"),
         ("steps", 2**63, f"--steps={2**63} is beyond 64 bits; give a smaller one"),
-        ("shuffle", 1, "--shuffle=1 is neither True nor False"),
-        ("shuffle", "false", "--shuffle=false is neither True nor False"),
+        ("shuffle", 1, "shuffle=1 is neither True nor False"),
+        ("shuffle", "false", "shuffle='false' is neither True nor False"),
         ("kind", "four", "--kind=four is none of one, two, three"),
         ("kind", None, "--kind=None is none of one, two, three"),
         ("separator", None, "--separator=None is no text"),
-        ("seeds", 5, "--seeds: a int has no order; give a list"),
-        ("seeds", {1, 2}, "--seeds: a set has no order; give a list"),
-        ("seeds", {"a": 1}, "--seeds: a dict has no order; give a list"),
-        ("seeds", None, "--seeds: a NoneType has no order; give a list"),
+        ("seeds", 5, "seeds: a int has no order; give a list"),
+        ("seeds", {1, 2}, "seeds: a set has no order; give a list"),
+        ("seeds", {"a": 1}, "seeds: a dict has no order; give a list"),
+        ("seeds", None, "seeds: a NoneType has no order; give a list"),
         ("parts", [0.5, 0.4], "adds up to 0.9, not to 1; give shares of the whole"),
         ("parts", [1.0], "needs 2 numbers of 0 to 1, by comma, such as 0.75,0.25"),
         ("parts", [2, -1], "needs 2 numbers"),
@@ -155,12 +155,12 @@ def test_values_of_another_type_or_out_of_bounds_are_refused(name, value, messag
 
 
 def test_names_that_are_no_field_are_refused_with_the_nearest():
-    own = fields.named(Own, {"rate": 0.25}, "setting of run_own")
-    assert own == Own(rate=0.25) and own.given == {"rate"}
+    own = Own(rate=0.25)
+    assert own.given == {"rate"} and own == Own(rate=0.25, steps=own.steps)
     with refused("rates is no setting of run_own; did you mean rate?"):
-        fields.named(Own, {"rates": 0.25}, "setting of run_own")
+        Own(rates=0.25)
     with refused("xyz is no setting of run_own; see docs/flags.md"):
-        fields.named(Own, {"rate": 0.25, "xyz": 1}, "setting of run_own")
+        Own(rate=0.25, xyz=1)
 
 
 def test_text_is_read_as_the_field_has_it():
@@ -377,4 +377,4 @@ def test_refusals_are_errors_of_input():
     with pytest.raises(errors.InputError):
         Own(rate=2)
     with pytest.raises(errors.InputError):
-        fields.named(Own, {"a": 1}, "setting")
+        Own(a=1)
