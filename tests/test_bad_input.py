@@ -326,7 +326,7 @@ def places(tmp_path_factory):
         "one.conll": "sea O\n\nfilm O\n",
         "seq.in": "the sea was\n",
         "seq.out": "O O\n",
-        "pairs.tsv": "one\t1\ntwo\t\n",
+        "pairs.tsv": "source\ttarget\none\t\n",
         "lines.txt": "the film\na b c ||| the sea\n",
         "blank.txt": "a\nb\n \nc\n",
         "empty": "",

@@ -24,12 +24,8 @@ def with_unlabelled(
     path = source.unlabelled_file
     if not path or "train" not in data.splits:
         return data
-    table = tables.read_table(
-        path,
-        dataclasses.replace(source.layout, leaves_out=True),
-        labels_required=False,
-        other_header=next(iter(data.splits.values())).table.header,
-    )
+    layout = dataclasses.replace(source.layout, leaves_out=True)
+    table = tables.read_table(path, layout, labels_required=False)
     if (table.text_b is not None) != data.encode.has_pairs:
         raise errors.InputError(
             f"--unlabelled_file={path} and the training rows: one has pairs of texts "

@@ -56,9 +56,9 @@ class Source:
         return any(layout.text_b is not None for layout in layouts)
 
     def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
-        """Reads "train", "dev" or "test", whose header may be that of the split `like`.
+        """Reads "train", "dev" or "test", which needs no labels.
 
-        "test" needs no labels.
+        Of a file that is cut in two, the part `like` has been read.
         """
         if self.task:
             if not self.data_dir:
@@ -69,10 +69,10 @@ class Source:
         if self.dev_share and split in ("train", "dev"):
             # What the file shows is printed once.
             with contextlib.redirect_stdout(None if like else sys.stdout):
-                table = self._read_file("train", like)
+                table = self._read_file("train")
             is_dev = self._held_out(table)
             return tables.take(table, is_dev if split == "dev" else ~is_dev)
-        return self._read_file(split, like)
+        return self._read_file(split)
 
     def _held_out(self, table: tables.Table) -> np.ndarray:
         """Which training rows are dev rows, bool [N]: a share of each class, not all.
@@ -103,7 +103,7 @@ class Source:
             )
         return is_dev
 
-    def _read_file(self, split: str, like: tables.Table | None) -> tables.Table:
+    def _read_file(self, split: str) -> tables.Table:
         path, layout = self.files.get(split), self.layout
         if path is None or (isinstance(path, str) and not path):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
@@ -123,8 +123,7 @@ class Source:
             )
         if not isinstance(path, str):
             return tables.from_memory(f'files["{split}"]', path, layout, **needs)
-        header = like.header if like else ()
-        return tables.read_table(path, layout, other_header=header, **needs)
+        return tables.read_table(path, layout, **needs)
 
     def label_set(
         self, train: tables.Table | None, head: label_maps.Head | None

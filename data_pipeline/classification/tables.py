@@ -29,6 +29,7 @@ is_number = table_columns.is_number
 # The columns of rows in memory that have no names, by how many there are.
 UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
 _ROLES = ("text_a", "text_b", "label", "example_id")
+_FLAGS = "--text_a_column, --text_b_column and --label_column"
 # Cells of a column that stands for one label, by whether the row has the label.
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
 _HAS_LABEL |= {"1": True, "1.0": True, "true": True}
@@ -123,13 +124,7 @@ class Table:
                 )
 
 
-def read_table(
-    path: str,
-    layout: Layout,
-    *,
-    labels_required: bool,
-    other_header: Sequence[str] = (),
-) -> Table:
+def read_table(path: str, layout: Layout, *, labels_required: bool) -> Table:
     """Reads one file; one that lacks a column, labels or texts is refused.
 
     TSV is read as by the original's `DataProcessor._read_tsv`: a quote is an ordinary
@@ -138,21 +133,20 @@ def read_table(
     path = str(path)
     if layout.file_format not in clue.READERS:
         layout = text_rows.resolve(path, layout)
-    rows, keys, header = _begin(path, layout, other_header, labels_required)
+    rows, keys, header = _begin(path, layout, labels_required)
     read = functools.partial(_open, path, layout, is_ragged=True, skips_empty=False)
     return _collect(path, rows, keys, layout, header, read)
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
     """Checks the first rows of each split's file as `read_table` does."""
-    header: tuple[str, ...] = ()
     for split, path in files.items():
         with contextlib.redirect_stdout(None):  # what is printed comes with all rows
-            header = _begin(path, layout, header, split != "test")[2] or header
+            _begin(path, layout, split != "test")
 
 
 def _begin(
-    path: str, layout: Layout, other_header: Sequence[str], labels_required: bool
+    path: str, layout: Layout, labels_required: bool
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
     """Opens a table: its rows, the keys of their cells, and the header, or ()."""
     is_published = layout.is_published or layout.file_format in clue.READERS
@@ -163,10 +157,8 @@ def _begin(
         skips_long=layout.skip_short_rows and not is_published,
         skips_empty=not layout.allow_empty_text,
     )
-    is_header = functools.partial(_is_header, path, layout, other_header)
-    names, first, rows = table_columns.take_header(
-        path, rows, is_header, compares=not is_published
-    )
+    is_header = functools.partial(_is_header, path, layout)
+    names, first, rows = table_columns.take_header(path, rows, is_header)
     keys, rows = _with_columns(path, names, first, rows, layout, labels_required)
     return rows, keys, () if isinstance(first, dict) else tuple(names)
 
@@ -258,29 +250,26 @@ def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     }
 
 
-def _is_header(
-    path: str,
-    layout: Layout,
-    other_header: Sequence[str],
-    first: list[str],
-    others: list[Any],
-) -> bool:
+def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
     columns = _stated_columns(layout, keyed=False)
     if columns["label"] == "":  # no column, for --label_column=
         columns["label"] = None
-    names = table_columns.choose_usual(first, layout.usual_texts)
     texts = {*itertools.chain(*layout.usual_texts)}
-    roles = [role for role in columns if role.startswith(("text", "choice"))]
-    usual = dict.fromkeys(roles, texts) | {"label": {*table_columns.USUAL_LABELS}}
+    is_given = columns["text_a"] is not None
+    is_chosen = bool(table_columns.choose_usual(first, layout.usual_texts))
     return table_columns.is_header(
         path,
         first,
-        others,
         has_header=layout.has_header,
         columns=columns,
-        usual=usual,
-        names=names if columns["text_a"] is None else None,
-        earlier=other_header,
+        usual={
+            "text_a": texts,
+            "text_b": texts,
+            "label": table_columns.USUAL_LABELS,
+        },
+        is_chosen=is_chosen and not is_given,
+        is_given=is_given,
+        flags=_FLAGS,
     )
 
 
@@ -316,9 +305,8 @@ def _choose_columns(
             )
         if not layout.choices:
             read = [*texts, *filter(None, others)]
-            flags = "--text_a_column, --text_b_column and --label_column"
             there = unmarked + [name for name in later if name not in marks]
-            table_columns.check_unread(path, there, read, layout.usual_texts, flags)
+            table_columns.check_unread(path, there, read, layout.usual_texts, _FLAGS)
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
             roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]

@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from contract import errors, wording
 from data_pipeline.tables import other_programs, table_columns, text_rows
 
 SOURCE, TARGET = "source", "target"  # the roles of columns, in messages and flags
+_FLAGS = "--source_column and --target_column"
 _PAIRS = table_columns.USUAL_WRITTEN
 _USUAL = dict(zip((SOURCE, TARGET), zip(*_PAIRS, strict=True), strict=True))
 
@@ -76,7 +77,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     if keys[SOURCE] == keys.get(TARGET):
         raise errors.InputError(
             f"{path}: source and target are both column {columns[SOURCE]!r}; give two "
-            "with --source_column and --target_column"
+            f"with {_FLAGS}"
         )
     without_targets = None
     if not targets_required and not table_columns.cell(first, keys.get(TARGET)):
@@ -98,21 +99,21 @@ def _stated_columns(
     }
 
 
-def _is_header(
-    path: str, layout: Layout, first: list[str], others: Sequence[Any]
-) -> bool:
+def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
     stated = _stated_columns(layout, keyed=False)
     columns = {SOURCE: 0, TARGET: 1} | {
         r: c for r, c in stated.items() if c is not None
     }
+    is_given = any(column is not None for column in stated.values())
     return table_columns.is_header(
         path,
         first,
-        others,
         has_header=layout.has_header,
         columns=columns,
         usual=_USUAL,
-        names=table_columns.choose_usual(first, _PAIRS) or None,
+        is_chosen=bool(table_columns.choose_usual(first, _PAIRS)) and not is_given,
+        is_given=is_given,
+        flags=_FLAGS,
     )
 
 
@@ -129,7 +130,7 @@ def _columns(
             names,
             pair,
             (*zip(_USUAL[SOURCE], strict=True), *table_columns.USUAL_TEXTS),
-            "--source_column and --target_column",
+            _FLAGS,
         )
         return dict(zip(stated, pair, strict=True))
     usual = {

@@ -1,9 +1,7 @@
 """Which columns of a table are meant, and whether line 1 of a file names them."""
 
-import collections
 import itertools
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,16 +48,6 @@ USUAL_IDS = ("id",)
 USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
 # Often beside a text, where the text alone is meant, or where a row comes from.
 _OFTEN_UNREAD = {"title", "source"}
-
-LABEL = "label"  # the role of the column that holds no text
-_COMPARED_ROWS = 10_000  # which line 1 is compared with
-_LIKE_TEXTS = 100  # rows that show how long texts are
-# Names of languages, such as en, pt-BR or zh_CN; what may be a name of a column; and
-# what is none: a text with an end, or of more than four words.
-_LANGUAGE = re.compile(r"[a-z]{2}([-_][A-Za-z]{2,4})?")
-_NAME = re.compile(r"[^\W\d][\w-]*( [\w-]+)?")
-_SENTENCE = re.compile(r".*[.!?…。！？]\s*|\s*(\S+\s+){4}\S.*", re.DOTALL)
-_LABEL_SEPARATOR = re.compile(r"\s*[,;|]\s*")
 
 
 def parse(column: Key | None, *, keyed: bool) -> Key | None:
@@ -179,50 +167,57 @@ def check_unread(
 def take_header(
     path: str,
     rows: text_rows.NumberedRows,
-    is_header: Callable[[list[str], list[Any]], bool],
-    *,
-    compares: bool = True,
+    is_header: Callable[[list[str]], bool],
 ) -> tuple[list[str], text_rows.Row, text_rows.NumberedRows]:
     """The names of columns, the first row, which may be the header, and all other rows.
 
     Names are those of the header, keys of objects, or none. `is_header` gets the cells
-    of line 1, and the rows with which it `compares` them.
+    of line 1. A row that repeats a header of several columns is refused when it comes.
     """
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(f"{path}: the file is empty; give it rows")
+    if isinstance(first, list) and is_header(first):
+        return first, first, _unlike(path, first, rows)
     names = list(first) if isinstance(first, dict) else []
-    if isinstance(first, list):
-        others = list(itertools.islice(rows, _COMPARED_ROWS)) if compares else []
-        rows = itertools.chain(others, rows)
-        if is_header(first, [row for _, row in others]):
-            return first, first, rows
     return names, first, itertools.chain([(line, first)], rows)
+
+
+def _unlike(
+    path: str, header: list[str], rows: text_rows.NumberedRows
+) -> text_rows.NumberedRows:
+    for line, row in rows:
+        if row == header and len(header) > 1:
+            raise errors.InputError(
+                f"{path}:{line}: repeats line 1, {wording.listing(header)}; remove it"
+            )
+        yield line, row
 
 
 def is_header(
     path: str,
     first: Sequence[str],
-    others: Sequence[Sequence[str]],
     *,
     has_header: bool | None,
     columns: Mapping[str, Key | None],
     usual: Mapping[str, Collection[str]],
-    names: Collection[str] | None = None,
-    earlier: Sequence[str] = (),
+    is_chosen: bool,
+    is_given: bool,
+    flags: str,
 ) -> bool:
-    """Whether line 1 of a file holds names of columns; a guess is printed.
+    """Whether line 1 of a file holds names of columns; prints what cells decide.
 
     `has_header` decides, or a column that is given by name. Otherwise a header has
-    usual names, names in `earlier`, or names of languages; an example has a label that
-    is a number or that other rows have, too. Both, or neither, is refused.
+    usual names, and a file without one has its texts in columns with numbers; what may
+    be either is refused.
 
     Args:
-        first: the cells of line 1; `others` are the rows after it.
-        columns: the column of each role.
-        usual: usual names, in small letters, of LABEL and of the roles of texts.
-        names: the usual names in line 1, where they choose the columns of texts.
-        earlier: the header of another split.
+        first: the cells of line 1.
+        columns: the column of each role, whether stated or not.
+        usual: usual names, in small letters, of roles.
+        is_chosen: whether usual names in line 1 choose the columns of texts.
+        is_given: whether the columns of texts are stated.
+        flags: that name columns, for the message.
     """
     by_name = [column for column in columns.values() if isinstance(column, str)]
     if has_header is False and by_name:
@@ -230,111 +225,21 @@ def is_header(
             f"{path}: column {by_name[0]!r} is a name, but --has_header=false; give a "
             "number from 0"
         )
-    different = [row for row in others if row != first]
-    answer = has_header is not False
-    if has_header is None and not by_name:
-        answer = _guess(path, first, different, columns, usual, names, earlier)
-    if answer and len(different) < len(others) and len(first) > 1:
-        raise errors.InputError(
-            f"{path}: another row repeats line 1, {wording.listing(first)}; remove it"
-        )
-    return answer
-
-
-def _guess(path, first, others, columns, usual, names, earlier) -> bool:
+    if has_header is not None:
+        return has_header
+    if by_name or is_chosen:
+        return True
     line = wording.listing(first)
-
-    def doubt(reason: str) -> errors.InputError:
-        return errors.InputError(
-            f"{path}:1: {reason}; pass --has_header=true if the line is a header, else "
-            "--has_header=false"
-        )
-
-    numbers = first[first[0] == "" :]  # the index of pandas has no name
-    if numbers and [*numbers] == [*map(str, range(len(numbers)))]:
-        raise doubt(f"{line} may be the numbers of columns, as pandas writes them")
-    if names is not None and not names:
-        raise errors.InputError(
-            f"{path}:1: {line} has no usual name of a text column (text, question, ...)"
-            f"; pass --text_a_column and --label_column{_separator_hint(first)}"
-        )
-    every = {name.lower() for name in earlier}.union(*usual.values())
-    if names and sum(text.lower() in every for text in first) > 1:
+    cells = {role: cell(first, columns[role]) for role in usual}
+    are_usual = {t.lower() in usual[role] for role, t in cells.items() if t is not None}
+    if are_usual == {True}:
+        print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
         return True
-    texts = {role: cell(first, columns[role]) for role in usual}
-    texts = {role: text for role, text in texts.items() if text is not None}
-    unusual = [
-        text
-        for role, text in texts.items()
-        if text.lower() not in (usual[LABEL] if role == LABEL else every)
-    ]
-    is_usual = names or len(unusual) < len(texts)
-    label = texts.pop(LABEL, None)
-    places = [columns[role] for role in texts]
-    rows = others[:_LIKE_TEXTS]
-    short = [_are_like(_NAME, row, places) for row in rows]
-    is_short = bool(short) and 2 * sum(short) >= len(short)
-    repeated = _repeated(first, others, columns.get(LABEL), every)
-    is_title = any(  # a word above numbers
-        _NAME.fullmatch(text) and all(map(is_like_number, values))
-        for text, values in zip(first, zip(*others, strict=True), strict=False)
+    if is_given and True not in are_usual:
+        print(f"{path}: line 1 is an example: {line} (else --has_header=true)")
+        return False
+    raise errors.InputError(
+        f"{path}:1: {line} are not the usual names of columns; if they are names, give "
+        f"them to {flags}, and if not, give numbers from 0 and --has_header=false"
+        + _separator_hint(first)
     )
-    is_language = (
-        *(LABEL not in usual, len(places) > 1, rows),
-        _are_like(_LANGUAGE, first, places),
-        not any(_are_like(_LANGUAGE, row, places) for row in rows),
-    )
-    if is_usual:
-        against = repeated + list(filter(is_like_number, first))
-        against += list(filter(_SENTENCE.fullmatch, unusual))
-        if not names and label is None and is_short and not is_title:
-            against += unusual
-        if against:
-            raise doubt(f"{line} has a usual name and a value, {against[0]!r:.40}")
-    if is_usual or all(is_language):
-        if not names:
-            print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
-        return True
-    if earlier and label is None:
-        raise errors.InputError(
-            f"{path}:1: {line} may be a text; pass --has_header=true if it is a header"
-            f", else put {wording.listing(earlier)} above it"
-        )
-    is_like_others = repeated or label == "" or is_like_number(label)
-    if rows and label is None and not is_like_others:
-        if is_title or (_are_like(_NAME, first, places) and not is_short):
-            raise doubt(f"{line} may be names of columns")
-    elif rows and not is_like_others:
-        parts = [_label_parts(row[columns[LABEL]]) for row in others]
-        counts = collections.Counter(itertools.chain(*parts)).values()
-        is_long = any(map(_SENTENCE.fullmatch, texts.values()))
-        is_one_of_many = not is_long and (max(counts) > 1 or not is_short)
-        if is_title or 1 not in counts or is_one_of_many:
-            raise doubt(f"{label!r} is the label of no other row")
-    print(f"{path}: line 1 is an example: {line} (else --has_header=true)")
-    return False
-
-
-def _repeated(first, others, label_column, every) -> list[str]:
-    """Cells of line 1, no numbers or names, that others have in their column, too."""
-    repeated = []
-    for place, values in enumerate(zip(*others, strict=True)):
-        text, parts = first[place], {first[place]}
-        if label_column in (place, place - len(first)):
-            parts = _label_parts(text)
-            values = (*itertools.chain(*map(_label_parts, values)),)
-        elif text.lower() in every or is_like_number(text):
-            continue
-        if text and not parts.isdisjoint(values):
-            repeated.append(text)
-    return repeated
-
-
-def _label_parts(cell: str) -> set[str]:
-    return {cell, *_LABEL_SEPARATOR.split(cell)}
-
-
-def _are_like(pattern, row, places) -> bool:
-    """Whether the cells at some places in a row match a pattern or are empty."""
-    cells = (cell(row, place) for place in places)
-    return all(pattern.fullmatch(cell) for cell in cells if cell and cell.strip())

@@ -328,15 +328,14 @@ MIXES = [
         "tweet\nnice\nbad",
         "",
     ),
-    # By number a name of the other header is one, and so is a usual name.
-    ({"text_a": 0, "label": 1}, "tweet,label\n" + CELLS, "Tweet\nnice\nbad\n", ""),
+    # By number a usual name is one of a header.
+    ({"text_a": 0, "label": 1}, "text,label\n" + CELLS, "nice\nbad\n", ""),
     ({"text_a": 0, "label": 1}, CELLS, "text\nnice\nbad\n", ""),
     (
         {"text_a": 0, "label": 1},
         "tweet,label\n" + CELLS,
         "nice\nbad\n",
-        "test.csv:1: ['nice'] may be a text; pass --has_header=true if it is a header, "
-        "else put ['tweet', 'label'] above it",
+        "train.csv:1: ['tweet', 'label'] are not the usual names of columns; if they",
     ),
     (
         {"text_a": 0, "label": 1},

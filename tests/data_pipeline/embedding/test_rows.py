@@ -62,7 +62,7 @@ def test_classifiers_know_the_same_pairs(read):
 
 
 def test_other_names_are_to_be_passed(read):
-    with pytest.raises(ValueError, match=r"rows.tsv:1: .* has no usual name of a text"):
+    with pytest.raises(ValueError, match=r"rows.tsv:1: .* are not the usual names"):
         read(("positive", "negative"))
 
 

@@ -19,12 +19,13 @@ def tokenizer():
 def load(tmp_path, tokenizer):
     def load_files(texts, lengths=(16, 8), tokens=None, **layout):
         paths = {}
+        has_header = all(text.startswith("source\t") for text in texts.values())
         for split, text in texts.items():
             paths[split] = str(tmp_path / f"{split}.tsv")
             (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8")
         return pair_rows.load(
             paths,
-            pairs.Layout(**layout),
+            pairs.Layout(has_header=has_header, **layout),
             tokenizer,
             tokens or features.DecoderTokens.from_tokenizer(tokenizer),
             pair_rows.Limits(*lengths),

@@ -31,7 +31,6 @@ def read(tmp_path):
         ("a.tsv", 'Target\tid\tSOURCE\nc\t1\ta b\ne "f\t2\td\n', "SOURCE", 2),
         ("a.tsv.gz", 'a b\tc\nd\te "f\n', "0", 1),
         ("a.csv", 'id,Answer,Question\n1,c,a b\n2,"e ""f",d\n', "Question", 2),
-        ("a.tsv", 'en\tpt-BR\na b\tc\nd\te "f\n', "pt-BR", 2),
         # Without the usual names, the first two.
         ("a.jsonl", [{"x": "a b", "y": "c"}, {"y": 'e "f', "x": "d"}], "x", 1),
     ],
@@ -61,18 +60,17 @@ def test_columns_and_headers_of_flags(read):
     assert len(read("a.tsv", "source\tde\na\tb\n", has_header=False)[1]) == 2
 
 
-def test_a_first_line_that_may_be_a_header_is_doubted(read):
+def test_a_first_line_without_usual_names_needs_a_flag(read):
     rows = "Wann kommt er?,Morgen um drei.\nWer ist das?,Anna\n"
-    message = r"a\.csv:1: \['Frage', 'Kurze Antwort'\] may be names of columns"
+    message = r"a\.csv:1: \['Frage', 'Kurze Antwort'\] are not the usual names"
     with pytest.raises(ValueError, match=message):
         read("a.csv", f"Frage,Kurze Antwort\n{rows}")
     forced = read("a.csv", f"Frage,Kurze Antwort\n{rows}", has_header=True)
     assert [pair[0] for pair in forced[1]] == [2, 3]
-    # Where another row is as short, line 1 is a pair, as in a list of words.
-    for text in ("Hund,dog\nKatze,cat\nbunter Hund,to be known\n", rows):
-        assert read("a.csv", text)[1][0][0] == 1
-    assert len(read("a.tsv", "en\tde\nan\tzu\n")[1]) == 2
-    with pytest.raises(ValueError, match=r"is the target; see --target"):
+    assert [pair[0] for pair in read("a.csv", rows, has_header=False)[1]] == [1, 2]
+    with pytest.raises(
+        ValueError, match=r"a\.csv:1: \['question', 'antwort'\] are not"
+    ):
         read("a.csv", f"question,antwort\n{rows}")
 
 
@@ -80,11 +78,12 @@ def test_a_first_line_that_may_be_a_header_is_doubted(read):
     "content", ["source\na\nb\n", "a\nb\n", "source\ttarget\na\t\nb\t\n"]
 )
 def test_test_rows_need_no_targets(read, content):
-    rows, pairs = read("a.tsv", content, targets_required=False)
+    form = {} if content.startswith("source") else {"has_header": False}
+    rows, pairs = read("a.tsv", content, targets_required=False, **form)
     assert not rows.has_targets
     assert [texts for _, *texts in pairs] == [["a", None], ["b", None]]
     with pytest.raises(ValueError, match=r"a\.tsv"):
-        read("a.tsv", content)
+        read("a.tsv", content, **form)
 
 
 def test_test_rows_may_lack_the_column_that_others_have(read):
@@ -98,13 +97,17 @@ def test_test_rows_may_lack_the_column_that_others_have(read):
     assert read("a.jsonl", keyed, targets_required=False)[1] == [(1, "a", None)]
 
 
+FIRST_TWO = {"has_header": False}
+
+
 @pytest.mark.parametrize(
     ("content", "layout", "message"),
     [
-        ("a\tb\nc\t \n", {}, "a.tsv:2: the target is empty; fill it, or remove the"),
-        ("a\tb\n\tc\n", {}, "a.tsv:2: the source is empty"),
-        ("a\tb\nc\n", {}, "a.tsv:2: 1 cells, line 1 has 2"),
-        ("a ||| b\n", {}, "a.tsv: line 1 has 1 column"),
+        ("a\tb\nc\t \n", FIRST_TWO, "a.tsv:2: the target is empty; fill it, or remo"),
+        ("a\tb\n\tc\n", FIRST_TWO, "a.tsv:2: the source is empty"),
+        ("a\tb\nc\n", FIRST_TWO, "a.tsv:2: 1 cells, line 1 has 2"),
+        ("a ||| b\n", FIRST_TWO, "a.tsv: line 1 has 1 column"),
+        ("a ||| b\n", {}, r"a.tsv:1: .*; line 1 is one cell with 3 '\|': see --delim"),
         ("source\na,b\n", {}, "a.tsv: line 2 has 1 column"),
         ("target\tx\na\tb\n", {"has_header": True}, r"no column 'source' \(source\); "),
         ("", {}, "a.tsv: the file is empty"),

@@ -87,21 +87,3 @@ def test_other_commas_and_signs_are_refused(tmp_path, read, cells, bad, reason):
 def test_scores_beyond_float32_are_refused():
     with refused("t:2: '1e39' is not a finite number; so"):
         numbers.read("t", [1, 2], ["1", "1e39"], "so")
-
-
-@pytest.mark.parametrize("first", ["Guter Film;2,5", "Film;Wert"])
-def test_line_1_is_judged_as_with_points(tmp_path, capsys, first):
-    text = f"{first}\nMies;3,5\nNa ja, gut;1,25\n"
-    layout = tables.Layout(text_a=0, label=1, delimiter=";")
-    shown = []
-    for content in (text, text.replace(",", ".")):
-        (tmp_path / "t.csv").write_text(content)
-        try:
-            path = str(tmp_path / "t.csv")
-            table = tables.read_table(path, layout, labels_required=True)
-            assert REGRESSION.encode(table).tolist() == [2.5, 3.5, 1.25]
-        except ValueError as error:
-            shown.append(str(error))
-        shown.append(capsys.readouterr().out.replace(".5", ",5"))
-    assert "line 1 is an example" in shown[0] or "'Wert' is the label" in shown[0]
-    assert shown[: len(shown) // 2] == shown[len(shown) // 2 :]
