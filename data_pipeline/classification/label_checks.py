@@ -17,7 +17,7 @@ import numpy as np
 from contract import errors, wording
 from data_pipeline import label_maps
 from data_pipeline.classification import labels, sources, tables
-from data_pipeline.tables import other_programs
+from data_pipeline.tables import numbers, other_programs
 
 # Cells of rows that nobody labelled: SNLI has "-", tables of pandas the others.
 _PLACEHOLDERS = frozenset(["", "-", "?", "nan", "NaN", "null", "<NA>", "#N/A"])
@@ -232,7 +232,7 @@ def _of_names(
 
 def _canonical(name: Any) -> Any:
     """Equal for names that differ by case, blanks or the spelling of a number."""
-    if tables.is_number(name):
+    if numbers.is_number(name):
         return decimal.Decimal(name.strip())  # exact, also where a float is not
     return " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
 
@@ -253,20 +253,20 @@ def of_texts(
             findings.append(Finding("warning", code))
     if not (train := rows.get("train")):
         return findings
-    texts, numbers = train.texts(), train.lines
+    texts, places = train.texts(), train.lines
     cells, known = train.labels or [""] * len(texts), set(texts)
     dev = rows.get("dev")
     if dev and dev.labels and dev.path == train.path:  # a file that is cut in two
         unlabelled = _suspects(dev.labels, "") - set(cells)
-        whole = [*zip(numbers, texts, cells, strict=True)]
+        whole = [*zip(places, texts, cells, strict=True)]
         whole += zip(dev.lines, dev.texts(), dev.labels, strict=True)
         whole = [row for row in whole if row[2] not in unlabelled]
         whole.sort(key=lambda row: row[0])
-        numbers, texts, cells = map(list, zip(*whole, strict=True))
+        places, texts, cells = map(list, zip(*whole, strict=True))
     if len(set(texts)) < len(texts):
         first: dict[Any, tuple[int, tables.Label]] = {}
         others: dict[Any, str] = {}
-        for row, line, cell in zip(texts, numbers, cells, strict=True):
+        for row, line, cell in zip(texts, places, cells, strict=True):
             before, label = first.setdefault(row, (line, cell))
             if cell != label and key(cell) != key(label):
                 shown = f"lines {before} ({label!r:.40}) and {line} ({cell!r:.40})"

@@ -199,7 +199,7 @@ def find_labels(
             place = f"{table.path}:{table.lines[cells.index(label)]}"
             raise errors.InputError(f"{place}: label {label!r:.80} {problem}")
         names.update(strings)
-    if all(map(tables.is_number, names)):
+    if all(map(numbers.is_number, names)):
         return tuple(sorted(names, key=lambda name: (float(name), name)))
     return tuple(sorted(names))
 
@@ -241,7 +241,7 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.nda
     for part in parts:
         # Beyond float32 it would become 0 or infinite.
         if (
-            not tables.is_number(part)
+            not numbers.is_number(part)
             or not 1 / numbers.LARGEST <= float(part) <= numbers.LARGEST
         ):
             raise errors.InputError(

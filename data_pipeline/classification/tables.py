@@ -23,8 +23,7 @@ from data_pipeline.tables import (
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
-Key = table_columns.Key
-is_number = table_columns.is_number
+Key = text_rows.Key
 
 # The columns of rows in memory that have no names, by how many there are.
 UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
@@ -115,7 +114,7 @@ class Table:
         rows, key = self.origin.read(), self.origin.keys["text_a"]
         for line, text in zip(self.lines, self.text_a, strict=True):
             for number, row in rows:  # among those that were left out
-                if number == line and table_columns.cell(row, key) == text:
+                if number == line and text_rows.cell(row, key) == text:
                     yield row
                     break
             else:
@@ -292,7 +291,7 @@ def _choose_columns(
     unmarked = [name for name in names if name not in marks]
     if columns["text_a"] is None:
         others = [
-            table_columns.cell(names, column) if isinstance(column, int) else column
+            text_rows.cell(names, column) if isinstance(column, int) else column
             for column in (columns["label"], columns["example_id"])
         ]
         texts = table_columns.choose_usual(
@@ -330,7 +329,7 @@ def _choose_columns(
     def is_absent(column: Key | None) -> bool:
         if isinstance(column, str) and not keyed:
             return column not in names or not column
-        return table_columns.cell(first, column) is None
+        return text_rows.cell(first, column) is None
 
     if not labels_required and all(map(is_absent, label_columns.values())):
         columns |= dict.fromkeys(label_columns)
@@ -340,7 +339,7 @@ def _choose_columns(
         if column is not None
     }
     return {
-        f"label {key if keyed else table_columns.cell(names, key) or key}"
+        f"label {key if keyed else text_rows.cell(names, key) or key}"
         if role.startswith("label ")
         else role: key
         for role, key in keys.items()
@@ -370,7 +369,7 @@ def _collect(
     others: set[str] = set()
     for line, row in rows:
         place = f"{path}:{line}"
-        cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
+        cells = {role: text_rows.cell(row, key) for role, key in keys.items()}
         missing = [role for role, value in cells.items() if value is None]
         if missing and isinstance(row, dict):
             nulls = {role for role in missing if role in _NULLS and keys[role] in row}
@@ -379,7 +378,7 @@ def _collect(
         if missing:
             if not layout.skip_short_rows:
                 role = missing[0]
-                lack = table_columns.missing_cell_message(row, role, keys[role])
+                lack = text_rows.missing_cell_message(row, role, keys[role])
                 raise errors.InputError(f"{place}: {lack}")
             short.append(line)
             continue

@@ -13,7 +13,7 @@ from absl import logging
 
 from contract import errors, remote_files, wording
 from data_pipeline.classification import tables
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import numbers, text_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,7 +320,7 @@ def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
         return None
     first = next(text_rows.file_rows(path, layout), (1, []))[1]
     values = {*task.labels, *task.label_map}
-    is_example = any(tables.is_number(cell) or cell in values for cell in first)
+    is_example = any(numbers.is_number(cell) or cell in values for cell in first)
     line = f"{path}:1: {wording.listing(list(first), 6)}"
     if layout.has_header and is_example:
         raise errors.InputError(

@@ -14,7 +14,7 @@ import numpy as np
 
 from contract import errors, wording
 from data_pipeline.classification import tables
-from data_pipeline.tables import table_columns, text_rows
+from data_pipeline.tables import numbers, table_columns, text_rows
 
 # Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
 # a text and its label.
@@ -78,7 +78,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
             raise errors.InputError(
                 f"{place}: {len(row)} cells, not 3: query-id, corpus-id, score"
             )
-        if not tables.is_number(row[-1]):
+        if not numbers.is_number(row[-1]):
             raise errors.InputError(
                 f"{place}: score {row[-1]!r:.40} is not a finite number; correct it"
             )

@@ -23,8 +23,8 @@ class Layout(text_rows.Form):
     given have the names of a usual pair or, where there is none, are the first two.
     """
 
-    source: table_columns.Key | None = None
-    target: table_columns.Key | None = None
+    source: text_rows.Key | None = None
+    target: text_rows.Key | None = None
 
 
 class Pair(NamedTuple):
@@ -80,7 +80,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
             f"with {_FLAGS}"
         )
     without_targets = None
-    if not targets_required and not table_columns.cell(first, keys.get(TARGET)):
+    if not targets_required and not text_rows.cell(first, keys.get(TARGET)):
         without_targets = keys.pop(TARGET, None)
     return PairRows(
         path,
@@ -90,9 +90,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     )
 
 
-def _stated_columns(
-    layout: Layout, *, keyed: bool
-) -> dict[str, table_columns.Key | None]:
+def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, text_rows.Key | None]:
     return {
         role: table_columns.parse(getattr(layout, role), keyed=keyed)
         for role in (SOURCE, TARGET)
@@ -119,7 +117,7 @@ def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
 
 def _columns(
     path: str, layout: Layout, names: list[str], count: int, *, keyed: bool
-) -> dict[str, table_columns.Key]:
+) -> dict[str, text_rows.Key]:
     """The columns of the layout, or the usual ones; the first row has `count`."""
     stated = _stated_columns(layout, keyed=keyed)
     chosen = {role: column for role, column in stated.items() if column is not None}
@@ -150,15 +148,15 @@ def _is_there(column, names, first, *, needed):
     if needed:
         return True
     if isinstance(column, int):
-        return table_columns.cell(first, column) is not None
+        return text_rows.cell(first, column) is not None
     return column in names
 
 
 def _pairs(
     path: str,
     rows: text_rows.NumberedRows,
-    keys: dict[str, table_columns.Key],
-    without_targets: table_columns.Key | None,
+    keys: dict[str, text_rows.Key],
+    without_targets: text_rows.Key | None,
 ) -> Iterator[Pair]:
     """Yields the rows; `without_targets` is a column that was empty in the first."""
     odd: list[tuple[int, str]] = []
@@ -166,7 +164,7 @@ def _pairs(
         texts = {
             role: _text(f"{path}:{line}", row, role, key) for role, key in keys.items()
         }
-        if without_targets is not None and table_columns.cell(row, without_targets):
+        if without_targets is not None and text_rows.cell(row, without_targets):
             raise errors.InputError(
                 f"{path}:{line}: has a target, and the first row none; give all or none"
             )
@@ -176,10 +174,10 @@ def _pairs(
         print(f"warning: {text}")
 
 
-def _text(place: str, row: Any, role: str, key: table_columns.Key) -> str:
-    text = table_columns.cell(row, key)
+def _text(place: str, row: Any, role: str, key: text_rows.Key) -> str:
+    text = text_rows.cell(row, key)
     if text is None:
-        lack = table_columns.missing_cell_message(row, role, key)
+        lack = text_rows.missing_cell_message(row, role, key)
         raise errors.InputError(f"{place}: {lack}")
     if not isinstance(text, str):
         raise errors.InputError(

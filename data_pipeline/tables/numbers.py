@@ -1,5 +1,6 @@
 """Numbers of a column, with decimal points or commas."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from contract import errors
-from data_pipeline.tables import table_columns
 
 LARGEST = float(np.finfo(np.float32).max)
 _THOUSANDS = {
@@ -20,6 +20,19 @@ _DOUBTS = {  # what such a mark may be
 }
 
 
+def is_number(text: Any) -> bool:
+    """Whether a text, such as a label, is a finite number."""
+    try:
+        return math.isfinite(float(str(text)))
+    except ValueError:
+        return False
+
+
+def is_like_number(text: Any) -> bool:
+    """As `is_number`, also with a decimal comma."""
+    return is_number(str(text).replace(",", ".", 1))
+
+
 def read(
     path: str, lines: Iterable[int], cells: Sequence[Any], remedy: str
 ) -> np.ndarray:
@@ -29,16 +42,16 @@ def read(
     that can have its place there is refused beside such commas.
     """
     texts = list(map(str, cells))
-    commas = [t for t in texts if "," in t and table_columns.is_like_number(t)]
+    commas = [t for t in texts if "," in t and is_like_number(t)]
     has_commas = not all(map(_THOUSANDS[","].fullmatch, commas))
     mark = "." if has_commas else ","
     if has_commas:
         texts = [text.replace(",", ".") for text in texts]
     for line, cell, text in zip(lines, cells, texts, strict=True):
         reason = _DOUBTS[mark] * bool(_THOUSANDS[mark].fullmatch(str(cell)))
-        is_number = table_columns.is_number(text) and not (has_commas and reason)
+        is_right = is_number(text) and not (has_commas and reason)
         # Beyond float32 it would become infinite on the way to the model.
-        if not is_number or abs(float(text)) > LARGEST:
+        if not is_right or abs(float(text)) > LARGEST:
             raise errors.InputError(
                 f"{path}:{line}: {cell!r:.80} is not a finite number{reason}; {remedy}"
             )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from contract import errors, wording
-from data_pipeline.tables import table_columns, text_rows
+from data_pipeline.tables import text_rows
 
 _KEPT_BY_ARGILLA = "default", "edited", "validated", "submitted", "completed", "draft"
 # Columns in which Prodigy, Argilla and Label Studio judge rows, and their words, in
@@ -31,10 +31,10 @@ _PATTERNS = {what: re.compile(shape, re.DOTALL) for what, shape in _SHAPES.items
 
 def marks(
     names: Sequence[str], rows: text_rows.NumberedRows
-) -> tuple[dict[str, table_columns.Key], text_rows.NumberedRows]:
+) -> tuple[dict[str, text_rows.Key], text_rows.NumberedRows]:
     """Keys of columns whose first words are marks of a tool, by name, and all rows."""
     ahead = list(itertools.islice(rows, LOOKED_AT))
-    keys: dict[str, table_columns.Key] = {}
+    keys: dict[str, text_rows.Key] = {}
     words = collections.defaultdict[str, set[str]](set)
     for _, row in ahead:
         for name in {*(row if isinstance(row, dict) else names)} & _MARKS.keys():
@@ -47,15 +47,15 @@ def marks(
     return marked, itertools.chain(ahead, rows)
 
 
-def _word(row: text_rows.Row, key: table_columns.Key) -> str:
-    return str(table_columns.cell(row, key)).lower()
+def _word(row: text_rows.Row, key: text_rows.Key) -> str:
+    return str(text_rows.cell(row, key)).lower()
 
 
 def accepted(
     path: str,
     rows: Iterable[tuple[int, Any]],
-    keys: Mapping[str, table_columns.Key],
-    read: Collection[table_columns.Key] = (),
+    keys: Mapping[str, text_rows.Key],
+    read: Collection[text_rows.Key] = (),
 ) -> Iterator[tuple[int, Any]]:
     """Yields the rows without a mark of a discarded one, and counts the others.
 

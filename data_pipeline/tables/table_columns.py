@@ -1,14 +1,10 @@
 """Which columns of a table are meant, and whether line 1 of a file names them."""
 
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from contract import errors, wording
 from data_pipeline.tables import text_rows
-
-Key = int | str  # of a cell in a row
 
 # Usual names, in small letters; the first entry that a file has counts. Two texts that
 # are read together, or compared:
@@ -50,7 +46,7 @@ USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
 _OFTEN_UNREAD = {"title", "source"}
 
 
-def parse(column: Key | None, *, keyed: bool) -> Key | None:
+def parse(column: text_rows.Key | None, *, keyed: bool) -> text_rows.Key | None:
     """The column of a flag or layout: a name where rows are `keyed`, or a number."""
     if column is None:
         return None
@@ -65,20 +61,7 @@ def parse(column: Key | None, *, keyed: bool) -> Key | None:
     return column
 
 
-def is_number(text: Any) -> bool:
-    """Whether a text, such as a label, is a finite number."""
-    try:
-        return math.isfinite(float(str(text)))
-    except ValueError:
-        return False
-
-
-def is_like_number(text: Any) -> bool:
-    """As `is_number`, also with a decimal comma."""
-    return is_number(str(text).replace(",", ".", 1))
-
-
-def summary(keys: Mapping[str, Key], names: Sequence[str], count: int) -> str:
+def summary(keys: Mapping[str, text_rows.Key], names: Sequence[str], count: int) -> str:
     """The columns that are read, by the `keys` of roles, and those that are not.
 
     They have `names`, or numbers below `count`.
@@ -94,7 +77,9 @@ def summary(keys: Mapping[str, Key], names: Sequence[str], count: int) -> str:
     return f"reads {', '.join(parts)}" + (f"; not read: {others}" if others else "")
 
 
-def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool) -> Key:
+def key(
+    path: str, role: str, column: text_rows.Key, names: Sequence[str], *, keyed: bool
+) -> text_rows.Key:
     """The key of a column, as `parse` returns it, in rows with `names`."""
     if isinstance(column, int):
         return column
@@ -121,21 +106,6 @@ def _separator_hint(names: Sequence[str]) -> str:
         if count := names[0].count(delimiter):
             return f"; line 1 is one cell with {count} {delimiter!r}: see --delimiter"
     return ""
-
-
-def cell(row: Any, key: Key | None) -> Any:
-    """The cell of a row, or None."""
-    try:
-        return None if key is None else row[key]
-    except (IndexError, KeyError):
-        return None
-
-
-def missing_cell_message(row: text_rows.Row, role: str, key: Key) -> str:
-    """A message on a row without that cell, with the remedy."""
-    if isinstance(row, dict):
-        return f"no value under {key!r} ({role}); give the row one"
-    return f"{len(row)} columns, and the {role} is in column {key}; correct either"
 
 
 def choose_usual(
@@ -199,7 +169,7 @@ def is_header(
     first: Sequence[str],
     *,
     has_header: bool | None,
-    columns: Mapping[str, Key | None],
+    columns: Mapping[str, text_rows.Key | None],
     usual: Mapping[str, Collection[str]],
     is_chosen: bool,
     is_given: bool,
@@ -230,7 +200,7 @@ def is_header(
     if by_name or is_chosen:
         return True
     line = wording.listing(first)
-    cells = {role: cell(first, columns[role]) for role in usual}
+    cells = {role: text_rows.cell(first, columns[role]) for role in usual}
     are_usual = {t.lower() in usual[role] for role, t in cells.items() if t is not None}
     if are_usual == {True}:
         print(f"{path}: line 1 is the header: {line} (else --has_header=false)")

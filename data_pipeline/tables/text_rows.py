@@ -20,6 +20,7 @@ from data_pipeline.tables import label_studio
 
 # A row is a list of cells (TSV, CSV) or a dict (all others).
 Row = list[str] | dict[str, Any]
+Key = int | str  # of a cell in a row
 NumberedRows = Iterator[tuple[int, Row]]
 
 _CHUNK_BYTES = 1 << 20
@@ -596,3 +597,18 @@ def _character(
             f"{path}: --{flag}={spelled} is not one character of CSV, TSV; leave it out"
         )
     return character
+
+
+def cell(row: Any, key: Key | None) -> Any:
+    """The cell of a row, or None."""
+    try:
+        return None if key is None else row[key]
+    except (IndexError, KeyError):
+        return None
+
+
+def missing_cell_message(row: Row, role: str, key: Key) -> str:
+    """A message on a row without that cell, with the remedy."""
+    if isinstance(row, dict):
+        return f"no value under {key!r} ({role}); give the row one"
+    return f"{len(row)} columns, and the {role} is in column {key}; correct either"
