@@ -42,7 +42,7 @@ def _input_names(table: tables.Table) -> list[str]:
         return list(keys)
     roles = table.origin.keys if table.origin else {}
     by_place = {
-        key % width: role for role, key in roles.items() if isinstance(key, int)
+        key % width: str(role) for role, key in roles.items() if isinstance(key, int)
     }
     names += [by_place.get(i, f"column {i}") for i in range(len(names), width)]
     return names

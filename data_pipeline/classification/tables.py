@@ -3,10 +3,9 @@
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from contract import errors, wording
 from data_pipeline.tables import (
     clue,
     memory_rows,
-    other_programs,
     table_columns,
     text_rows,
 )
@@ -27,13 +25,18 @@ Key = text_rows.Key
 
 # The columns of rows in memory that have no names, by how many there are.
 UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
-_ROLES = ("text_a", "text_b", "label", "example_id")
-_FLAGS = "--text_a_column, --text_b_column and --label_column"
+# What columns are for, by the names of Layout.
+TEXT_A = table_columns.Role(table_columns.TEXT, "text_a")
+TEXT_B = table_columns.Role(table_columns.TEXT, "text_b")
+LABEL = table_columns.Role(table_columns.LABEL, "label")
+EXAMPLE_ID = table_columns.Role(table_columns.OTHER, "example_id")
+KEEP_ROWS = table_columns.Role(table_columns.OTHER, "keep_rows")
+_LABELS = (table_columns.LABEL, table_columns.MARK)
 # Cells of a column that stands for one label, by whether the row has the label.
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
 _HAS_LABEL |= {"1": True, "1.0": True, "true": True}
 NO_LABEL = "null"  # of a row that has null in the place of a label
-_NULLS = {"text_a": "", "text_b": "", "label": NO_LABEL}  # what null stands for
+_NULLS = {TEXT_A: "", TEXT_B: "", LABEL: NO_LABEL}  # what null stands for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,7 @@ class Origin:
     """Where rows come from, to read them again with all of their columns."""
 
     read: Callable[[], text_rows.NumberedRows]
-    keys: Mapping[str, Key]  # of the cell of each role
+    keys: Mapping[table_columns.Role, Key]
     delimiter: str | None = None  # between the cells of a file
 
 
@@ -111,7 +114,7 @@ class Table:
         """
         if self.origin is None:
             return
-        rows, key = self.origin.read(), self.origin.keys["text_a"]
+        rows, key = self.origin.read(), self.origin.keys[TEXT_A]
         for line, text in zip(self.lines, self.text_a, strict=True):
             for number, row in rows:  # among those that were left out
                 if number == line and text_rows.cell(row, key) == text:
@@ -132,59 +135,88 @@ def read_table(path: str, layout: Layout, *, labels_required: bool) -> Table:
     path = str(path)
     if layout.file_format not in clue.READERS:
         layout = text_rows.resolve(path, layout)
-    rows, keys, header = _begin(path, layout, labels_required)
-    read = functools.partial(_open, path, layout, is_ragged=True, skips_empty=False)
-    return _collect(path, rows, keys, layout, header, read)
+    opened = _begin(path, _open(path, layout), layout, labels_required)
+    read = functools.partial(_open, path, layout, is_whole=True)
+    return _collect(path, opened, layout, read)
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
     """Checks the first rows of each split's file as `read_table` does."""
     for split, path in files.items():
         with contextlib.redirect_stdout(None):  # what is printed comes with all rows
-            _begin(path, layout, split != "test")
+            _begin(path, _open(path, layout), layout, split != "test")
+
+
+def _open(
+    path: str, layout: Layout, *, is_whole: bool = False
+) -> text_rows.NumberedRows:
+    """The rows of a file; as a whole with those that the layout leaves out."""
+    if layout.file_format in clue.READERS:
+        return clue.READERS[layout.file_format](path)
+    is_published = layout.is_published
+    return text_rows.file_rows(
+        path,
+        layout,
+        is_ragged=is_whole or is_published or layout.skip_short_rows,
+        skips_long=not (is_whole or is_published) and layout.skip_short_rows,
+        skips_empty=not (is_whole or layout.allow_empty_text),
+    )
 
 
 def _begin(
-    path: str, layout: Layout, labels_required: bool
-) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
-    """Opens a table: its rows, the keys of their cells, and the header, or ()."""
-    is_published = layout.is_published or layout.file_format in clue.READERS
-    rows = _open(
-        path,
-        layout,
-        is_ragged=is_published or layout.skip_short_rows,
-        skips_long=layout.skip_short_rows and not is_published,
-        skips_empty=not layout.allow_empty_text,
-    )
-    is_header = functools.partial(_is_header, path, layout)
-    names, first, rows = table_columns.take_header(path, rows, is_header)
-    keys, rows = _with_columns(path, names, first, rows, layout, labels_required)
-    return rows, keys, () if isinstance(first, dict) else tuple(names)
-
-
-def _with_columns(path, names, first, rows, layout, labels_required):
-    """The keys of cells, and the rows that no tool of annotation discards.
+    path: str, rows: text_rows.NumberedRows, layout: Layout, labels_required: bool
+) -> table_columns.Opened:
+    """Finds the columns of rows, and leaves out what a tool of annotation discards.
 
     All rows are kept where none of their labels is read.
     """
-    marks, rows = other_programs.marks(names, rows)
-    ahead = list(itertools.islice(rows, other_programs.LOOKED_AT))
-    rows = itertools.chain(ahead, rows)
-    objects = (row for _, row in ahead if isinstance(row, dict))
-    later = dict.fromkeys(itertools.chain(*objects))
-    keys = _choose_columns(path, layout, names, first, labels_required, marks, later)
-    if layout.is_published or layout.file_format in clue.READERS:
-        return keys, rows
-    print(f"{path}: {table_columns.summary(keys, names, len(first))}")
-    if marks and (layout.leaves_out or any(role.startswith("label") for role in keys)):
-        rows = other_programs.accepted(path, rows, marks, keys.values())
-    return keys, rows
+    wanted = _wanted(layout, labels_required)
+    opened = table_columns.open_rows(path, rows, wanted, layout.has_header)
+    keys: dict[table_columns.Role, Key] = {}
+    for role, key in opened.keys.items():
+        if role.kind == table_columns.MARK and isinstance(key, int):
+            role = role._replace(name=text_rows.cell(opened.names, key) or str(key))
+        keys[role] = key
+    labels = {role: key for role, key in keys.items() if role.kind in _LABELS}
+    cells = (text_rows.cell(opened.first, key) for key in labels.values())
+    if not labels_required and not any(cell is not None for cell in cells):
+        keys = {role: key for role, key in keys.items() if role not in labels}
+        labels = {}
+    opened = opened._replace(keys=keys)
+    if layout.is_published:
+        return opened
+    print(f"{path}: {opened.summary()}")
+    return opened.accepted(path) if layout.leaves_out or labels else opened
 
 
-def _open(path: str, layout: Layout, **options: bool) -> text_rows.NumberedRows:
-    if layout.file_format in clue.READERS:
-        return clue.READERS[layout.file_format](path)
-    return text_rows.file_rows(path, layout, **options)
+def _wanted(layout: Layout, labels_required: bool) -> table_columns.Wanted:
+    column, role = table_columns.Column, table_columns.Role
+    label, marks = layout.label, layout.label_columns
+    columns = {
+        TEXT_A: column(layout.text_a, title="first text"),
+        TEXT_B: column(layout.text_b),
+        LABEL: column(
+            # It is "" for --label_column=.
+            label if isinstance(label, int | str) and label != "" else None,
+            usual=table_columns.USUAL_LABELS if label is None else (),
+            title="label" if labels_required and not marks else "",
+        ),
+        EXAMPLE_ID: column(layout.example_id, usual=table_columns.USUAL_IDS),
+        **{role(table_columns.MARK, str(key)): column(key) for key in marks},
+        **{
+            role(table_columns.CHOICE, str(number)): column(key)
+            for number, key in enumerate(layout.choices)
+        },
+        KEEP_ROWS: column(layout.keep_rows[0] if layout.keep_rows else None),
+    }
+    labels = [role for role in columns if role.kind in _LABELS]
+    return table_columns.Wanted(
+        columns=columns,
+        texts=layout.usual_texts,
+        unread=layout.usual_texts,
+        flags="--text_a_column, --text_b_column and --label_column",
+        optional=() if labels_required else labels,
+    )
 
 
 def read_tfds(
@@ -198,8 +230,7 @@ def read_tfds(
     """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2"."""
     path = f"tfds:{name}:{split}"
     load = functools.partial(text_rows.tfds_rows, path, name, split, data_dir)
-    names, rows = load()
-    return _from_objects(path, names, rows, layout, labels_required, lambda: load()[1])
+    return _collect(path, _begin(path, load(), layout, labels_required), layout, load)
 
 
 def take(table: Table, is_kept: np.ndarray) -> Table:
@@ -220,154 +251,35 @@ def from_memory(
 
     Rows are as of memory_rows.named, with the names of `UNNAMED`.
     """
-    columns = {role: getattr(layout, role) for role in _ROLES}
+    roles = (TEXT_A, TEXT_B, LABEL, EXAMPLE_ID)
+    columns = {role.name: getattr(layout, role.name) for role in roles}
     rows = memory_rows.named(name, records, memory_rows.called(UNNAMED, columns))
-    return _from_objects(name, None, rows, layout, labels_required)
-
-
-def _from_objects(path, names, rows, layout, labels_required, read=None):
-    """The table of numbered dicts, with the keys of the first one for no `names`."""
-    line, first = next(rows, (0, None))
-    if first is None:
-        raise errors.InputError(f"{path}: is empty; give it one row per example")
-    names = names or list(first)
-    rows = itertools.chain([(line, first)], rows)
-    keys, rows = _with_columns(path, names, first, rows, layout, labels_required)
-    return _collect(path, rows, keys, layout, read=read)
-
-
-def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
-    """The layout's column of each role; where rows are keyed, every one is a name."""
-    columns: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
-    if layout.label_columns:
-        columns |= {"label": None} | {f"label {c}": c for c in layout.label_columns}
-    columns |= {f"choice {i}": key for i, key in enumerate(layout.choices)}
-    columns["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
-    return {
-        role: table_columns.parse(column, keyed=keyed)
-        for role, column in columns.items()
-    }
-
-
-def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
-    columns = _stated_columns(layout, keyed=False)
-    if columns["label"] == "":  # no column, for --label_column=
-        columns["label"] = None
-    texts = {*itertools.chain(*layout.usual_texts)}
-    is_given = columns["text_a"] is not None
-    is_chosen = bool(table_columns.choose_usual(first, layout.usual_texts))
-    return table_columns.is_header(
-        path,
-        first,
-        has_header=layout.has_header,
-        columns=columns,
-        usual={
-            "text_a": texts,
-            "text_b": texts,
-            "label": table_columns.USUAL_LABELS,
-        },
-        is_chosen=is_chosen and not is_given,
-        is_given=is_given,
-        flags=_FLAGS,
-    )
-
-
-def _choose_columns(
-    path: str,
-    layout: Layout,
-    names: list[str],
-    first: text_rows.Row,
-    labels_required: bool,
-    marks: Collection[str],
-    later: Collection[str] = (),
-) -> dict[str, Key]:
-    """The key of each role that is there; `first` is the header or else a row.
-
-    No text that the layout does not name is in one of the columns `marks`, or of those
-    that `later` rows alone have.
-    """
-    keyed = isinstance(first, dict)
-    columns = _stated_columns(layout, keyed=keyed)
-    unmarked = [name for name in names if name not in marks]
-    if columns["text_a"] is None:
-        others = [
-            text_rows.cell(names, column) if isinstance(column, int) else column
-            for column in (columns["label"], columns["example_id"])
-        ]
-        texts = table_columns.choose_usual(
-            [name for name in unmarked if name not in others], layout.usual_texts
-        )
-        if not texts or columns["text_b"] is not None:
-            raise errors.InputError(
-                f"{path}: the first text's column is not given and is none of "
-                f"{wording.listing(names)}; pass --text_a_column"
-            )
-        if not layout.choices:
-            read = [*texts, *filter(None, others)]
-            there = unmarked + [name for name in later if name not in marks]
-            table_columns.check_unread(path, there, read, layout.usual_texts, _FLAGS)
-        roles = ["text_a", "text_b"]
-        if len(texts) > 2:
-            roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]
-        for role, name in zip(roles, texts, strict=False):
-            if columns.get(role) is None:
-                columns[role] = name
-    for role, usual in (
-        ("label", () if layout.label_columns else table_columns.USUAL_LABELS),
-        ("example_id", table_columns.USUAL_IDS),
-    ):
-        if columns[role] is None:
-            chosen = table_columns.choose_usual(names, zip(usual))
-            columns[role] = chosen[0] if chosen else None
-    label_columns = {r: c for r, c in columns.items() if r.startswith("label")}
-    if labels_required and set(label_columns.values()) == {None}:
-        raise errors.InputError(
-            f"{path}: the label's column is not given and is none of "
-            f"{wording.listing(names)}; pass --label_column"
-        )
-
-    def is_absent(column: Key | None) -> bool:
-        if isinstance(column, str) and not keyed:
-            return column not in names or not column
-        return text_rows.cell(first, column) is None
-
-    if not labels_required and all(map(is_absent, label_columns.values())):
-        columns |= dict.fromkeys(label_columns)
-    keys = {
-        role: table_columns.key(path, role, column, names, keyed=keyed)
-        for role, column in columns.items()
-        if column is not None
-    }
-    return {
-        f"label {key if keyed else text_rows.cell(names, key) or key}"
-        if role.startswith("label ")
-        else role: key
-        for role, key in keys.items()
-    }
+    return _collect(name, _begin(name, rows, layout, labels_required), layout)
 
 
 def _collect(
     path: str,
-    rows: text_rows.NumberedRows,
-    keys: dict[str, Key],
+    opened: table_columns.Opened,
     layout: Layout,
-    header: tuple[str, ...] = (),
     read: Callable[[], text_rows.NumberedRows] | None = None,
 ) -> Table:
-    columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
-    label_names = [role.removeprefix("label ") for role in keys if role[:6] == "label "]
+    keys = opened.keys
+    roles = (TEXT_A, TEXT_B, LABEL, EXAMPLE_ID)
+    columns: dict[table_columns.Role, list[Any]] = {r: [] for r in roles if r in keys}
+    mark_roles = [role for role in keys if role.kind == table_columns.MARK]
+    label_names = [role.name for role in mark_roles]
     if label_names:
-        columns["label"] = []
-    text_roles = [role for role in keys if role.startswith("text")]
-    choice_roles = [role for role in keys if role.startswith("choice ")]
+        columns[LABEL] = []
+    text_roles = [role for role in keys if role.kind == table_columns.TEXT]
+    choice_roles = [role for role in keys if role.kind == table_columns.CHOICE]
     choices: list[tuple[str, ...]] = []
     kinds: dict[str, str] = {}
     lines: list[int] = []
     short: list[int] = []
-    blank: dict[int, str] = {}
+    blank: dict[int, Any] = {}  # by line, what is empty
     unread: list[int] = []  # rows without text
     others: set[str] = set()
-    for line, row in rows:
+    for line, row in opened.rows:
         place = f"{path}:{line}"
         cells = {role: text_rows.cell(row, key) for role, key in keys.items()}
         missing = [role for role, value in cells.items() if value is None]
@@ -378,12 +290,12 @@ def _collect(
         if missing:
             if not layout.skip_short_rows:
                 role = missing[0]
-                lack = text_rows.missing_cell_message(row, role, keys[role])
+                lack = text_rows.missing_cell_message(row, str(role), keys[role])
                 raise errors.InputError(f"{place}: {lack}")
             short.append(line)
             continue
         if layout.keep_rows:
-            kept = _value(place, "keep_rows", cells["keep_rows"])
+            kept = _value(place, KEEP_ROWS, cells[KEEP_ROWS])
             if kept != layout.keep_rows[1]:
                 others.add(str(kept))
                 continue
@@ -392,12 +304,12 @@ def _collect(
             unread.append(line)
             continue
         if label_names:
-            marks = [cells[f"label {name}"] for name in label_names]
-            cells["label"] = _marked(place, label_names, marks)
-        _check_kind(place, cells.get("label", NO_LABEL), kinds)
+            marks = [cells[role] for role in mark_roles]
+            cells[LABEL] = _marked(place, label_names, marks)
+        _check_kind(place, cells.get(LABEL, NO_LABEL), kinds)
         for role, column in columns.items():
             value = _value(place, role, cells[role])
-            if role.startswith("text") and not value.strip():
+            if role in text_roles and not value.strip():
                 blank.setdefault(line, role)
             column.append(value)
         if choice_roles:
@@ -433,13 +345,13 @@ def _collect(
         raise errors.InputError(f"{path}: no rows but a header; give one per example")
     return Table(
         path=path,
-        text_a=columns["text_a"],
-        text_b=columns.get("text_b"),
+        text_a=columns[TEXT_A],
+        text_b=columns.get(TEXT_B),
         choices=choices if choice_roles else None,
-        labels=columns.get("label"),
-        example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
+        labels=columns.get(LABEL),
+        example_ids=columns.get(EXAMPLE_ID) or [str(n) for n in range(len(lines))],
         lines=lines,
-        header=header,
+        header=opened.header,
         label_names=tuple(label_names),
         origin=Origin(read, keys, layout.delimiter) if read else None,
     )
@@ -487,7 +399,7 @@ def _choices(place: str, values: Any, count: int) -> tuple[str, ...]:
             f"{place}: {values!r:.40} is one choice; name a column of JSON lists, or "
             "one for each, with --choice_columns"
         )
-    row = tuple(_value(place, f"text of choice {i}", v) for i, v in enumerate(values))
+    row = tuple(_text(place, f"text of choice {i}", v) for i, v in enumerate(values))
     expected = count or max(len(row), 2)
     if len(row) != expected:
         raise errors.InputError(
@@ -496,17 +408,23 @@ def _choices(place: str, values: Any, count: int) -> tuple[str, ...]:
     return row
 
 
-def _value(place: str, role: str, value: Any) -> Any:
+def _value(place: str, role: table_columns.Role | str, value: Any) -> Any:
     """A JSON value as the text or label that it stands for."""
     if isinstance(value, str):
         return value
     wanted = "a string, number, true or false"
-    if role.startswith("text"):
+    if role in (TEXT_A, TEXT_B):
         wanted = "a string"
     elif isinstance(value, float) and not math.isfinite(value):
         wanted = "a finite number"
     elif isinstance(value, bool | int | float):
         return json.dumps(value)
-    elif isinstance(value, list) and role == "label":
+    elif isinstance(value, list) and role == LABEL:
         return tuple(_value(place, "an item of label", item) for item in value)
     raise errors.InputError(f"{place}: {role} is {value!r:.40}; write {wanted}")
+
+
+def _text(place: str, name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise errors.InputError(f"{place}: {name} is {value!r:.40}; write a string")
+    return value

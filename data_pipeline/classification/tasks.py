@@ -100,7 +100,9 @@ def _xnli(language: str) -> Task:
     )
 
 
-_with_keys = functools.partial(tables.Layout, label="label", example_id="id")
+_with_keys = functools.partial(
+    tables.Layout, label="label", example_id="id", is_published=True
+)
 
 
 def _clue(

@@ -1,18 +1,17 @@
 """Sources and targets of tables, row by row: TSV, CSV and JSONL files of any size."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from contract import errors, wording
+from contract import errors
 from data_pipeline.tables import other_programs, table_columns, text_rows
 
-SOURCE, TARGET = "source", "target"  # the roles of columns, in messages and flags
-_FLAGS = "--source_column and --target_column"
+SOURCE = table_columns.Role(table_columns.TEXT, "source")
+TARGET = table_columns.Role(table_columns.TEXT, "target")
 _PAIRS = table_columns.USUAL_WRITTEN
-_USUAL = dict(zip((SOURCE, TARGET), zip(*_PAIRS, strict=True), strict=True))
+_SOURCES, _TARGETS = zip(*_PAIRS, strict=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,110 +51,47 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     """
     path = str(path)
     rows = text_rows.file_rows(path, layout, skips_empty=True)
-    names, head, rows = table_columns.take_header(
-        path, rows, functools.partial(_is_header, path, layout)
-    )
-    keyed = isinstance(head, dict)
-    marks, rows = other_programs.marks(names, rows)
-    unmarked = [name for name in names if name not in marks]
-    columns = _columns(path, layout, unmarked, len(head), keyed=keyed)
-    keys = {
-        role: table_columns.key(path, role, column, names, keyed=keyed)
-        for role, column in columns.items()
-        if _is_there(column, names, head, needed=targets_required or role == SOURCE)
-    }
-    if marks and TARGET in keys:
-        rows = other_programs.accepted(path, rows, marks, keys.values())
+    wanted = _wanted(layout, targets_required)
+    opened = table_columns.open_rows(path, rows, wanted, layout.has_header)
+    keys = opened.keys
+    rows = (opened.accepted(path) if TARGET in keys else opened).rows
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(f"{path}: no rows but a header; give one per pair")
-    if targets_required and TARGET not in keys:
-        problem = f"{wording.listing(names)} leave open which column is the target; "
-        if len(first) == 1:
-            problem = f"line {line} has 1 column, not two with a tab between; "
-        raise errors.InputError(f"{path}: {problem}see --target_column, --file_format")
     if keys[SOURCE] == keys.get(TARGET):
         raise errors.InputError(
-            f"{path}: source and target are both column {columns[SOURCE]!r}; give two "
-            f"with {_FLAGS}"
+            f"{path}: source and target are both column {keys[SOURCE]!r}; give two "
+            f"with {wanted.flags}"
         )
     without_targets = None
     if not targets_required and not text_rows.cell(first, keys.get(TARGET)):
         without_targets = keys.pop(TARGET, None)
     return PairRows(
         path,
-        table_columns.summary(keys, names, len(head)),
+        opened.summary(),
         TARGET in keys,
         _pairs(path, itertools.chain([(line, first)], rows), keys, without_targets),
     )
 
 
-def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, text_rows.Key | None]:
-    return {
-        role: table_columns.parse(getattr(layout, role), keyed=keyed)
-        for role in (SOURCE, TARGET)
-    }
-
-
-def _is_header(path: str, layout: Layout, first: list[str]) -> bool:
-    stated = _stated_columns(layout, keyed=False)
-    columns = {SOURCE: 0, TARGET: 1} | {
-        r: c for r, c in stated.items() if c is not None
-    }
-    is_given = any(column is not None for column in stated.values())
-    return table_columns.is_header(
-        path,
-        first,
-        has_header=layout.has_header,
-        columns=columns,
-        usual=_USUAL,
-        is_chosen=bool(table_columns.choose_usual(first, _PAIRS)) and not is_given,
-        is_given=is_given,
-        flags=_FLAGS,
+def _wanted(layout: Layout, targets_required: bool) -> table_columns.Wanted:
+    column, title = table_columns.Column, "target" * targets_required
+    return table_columns.Wanted(
+        columns={
+            SOURCE: column(layout.source, usual=_SOURCES, place=0, title="source"),
+            TARGET: column(layout.target, usual=_TARGETS, place=1, title=title),
+        },
+        texts=_PAIRS,
+        unread=(*zip(_SOURCES, strict=True), *table_columns.USUAL_TEXTS),
+        flags="--source_column and --target_column",
+        optional=() if targets_required else (TARGET,),
     )
-
-
-def _columns(
-    path: str, layout: Layout, names: list[str], count: int, *, keyed: bool
-) -> dict[str, text_rows.Key]:
-    """The columns of the layout, or the usual ones; the first row has `count`."""
-    stated = _stated_columns(layout, keyed=keyed)
-    chosen = {role: column for role, column in stated.items() if column is not None}
-    pair = table_columns.choose_usual(names, _PAIRS)
-    if pair and not chosen:
-        table_columns.check_unread(
-            path,
-            names,
-            pair,
-            (*zip(_USUAL[SOURCE], strict=True), *table_columns.USUAL_TEXTS),
-            _FLAGS,
-        )
-        return dict(zip(stated, pair, strict=True))
-    usual = {
-        role: first[0]
-        for role in stated.keys() - chosen.keys()
-        if (first := table_columns.choose_usual(names, zip(_USUAL[role])))
-    }
-    if usual:
-        # A source is always needed: a name that is not there is reported as missing.
-        return {SOURCE: SOURCE, **usual, **chosen}
-    places = names or range(count)
-    return {**dict(zip(stated, places, strict=False)), **chosen}
-
-
-def _is_there(column, names, first, *, needed):
-    """Whether to look a column up; a missing required one is an error later."""
-    if needed:
-        return True
-    if isinstance(column, int):
-        return text_rows.cell(first, column) is not None
-    return column in names
 
 
 def _pairs(
     path: str,
     rows: text_rows.NumberedRows,
-    keys: dict[str, text_rows.Key],
+    keys: dict[table_columns.Role, text_rows.Key],
     without_targets: text_rows.Key | None,
 ) -> Iterator[Pair]:
     """Yields the rows; `without_targets` is a column that was empty in the first."""
@@ -174,10 +110,10 @@ def _pairs(
         print(f"warning: {text}")
 
 
-def _text(place: str, row: Any, role: str, key: text_rows.Key) -> str:
+def _text(place: str, row: Any, role: table_columns.Role, key: text_rows.Key) -> str:
     text = text_rows.cell(row, key)
     if text is None:
-        lack = text_rows.missing_cell_message(row, role, key)
+        lack = text_rows.missing_cell_message(row, str(role), key)
         raise errors.InputError(f"{place}: {lack}")
     if not isinstance(text, str):
         raise errors.InputError(

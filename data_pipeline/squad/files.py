@@ -312,7 +312,8 @@ def _entries(path: str) -> Iterator[tuple[str, Any]]:
     """Yields place and value of each entry of `data`, of a list, or of each line."""
     content = _load(path)
     if content is None:
-        marks, rows = other_programs.marks((), text_rows.file_rows(path, "jsonl"))
+        rows = [*text_rows.file_rows(path, "jsonl")]
+        marks = other_programs.marks((), rows)
         for number, row in other_programs.accepted(path, rows, marks):
             yield f"{path}:{number}", row
         return

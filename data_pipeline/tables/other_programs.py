@@ -1,7 +1,6 @@
 """Marks of rows and cells of code that other programs write into tables."""
 
 import collections
-import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -30,21 +29,17 @@ _PATTERNS = {what: re.compile(shape, re.DOTALL) for what, shape in _SHAPES.items
 
 
 def marks(
-    names: Sequence[str], rows: text_rows.NumberedRows
-) -> tuple[dict[str, text_rows.Key], text_rows.NumberedRows]:
-    """Keys of columns whose first words are marks of a tool, by name, and all rows."""
-    ahead = list(itertools.islice(rows, LOOKED_AT))
+    names: Sequence[str], rows: Sequence[tuple[int, Any]]
+) -> dict[str, text_rows.Key]:
+    """Keys of columns whose first words are marks of a tool, by name."""
     keys: dict[str, text_rows.Key] = {}
     words = collections.defaultdict[str, set[str]](set)
-    for _, row in ahead:
+    for _, row in rows[:LOOKED_AT]:
         for name in {*(row if isinstance(row, dict) else names)} & _MARKS.keys():
             keys[name] = name if isinstance(row, dict) else names.index(name)
             words[name].add(_word(row, keys[name]))
     given = {name: words[name] - {"", "none"} for name in keys}
-    marked = {
-        n: key for n, key in keys.items() if given[n] and given[n] <= {*_MARKS[n]}
-    }
-    return marked, itertools.chain(ahead, rows)
+    return {n: key for n, key in keys.items() if given[n] and given[n] <= {*_MARKS[n]}}
 
 
 def _word(row: text_rows.Row, key: text_rows.Key) -> str:

@@ -1,11 +1,14 @@
 """Which columns of a table are meant, and whether line 1 of a file names them."""
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from contract import errors, wording
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import other_programs, text_rows
 
+Key = text_rows.Key
 # Usual names, in small letters; the first entry that a file has counts. Two texts that
 # are read together, or compared:
 _FIRST_PAIRS = """text_a text_b, sentence1 sentence2, question1 question2,
@@ -44,9 +47,168 @@ USUAL_IDS = ("id",)
 USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
 # Often beside a text, where the text alone is meant, or where a row comes from.
 _OFTEN_UNREAD = {"title", "source"}
+# Kinds of roles; a mark is a 0 or 1 of the label that its column is named after.
+TEXT, CHOICE, LABEL, MARK, OTHER = "text", "choice", "label", "mark", "other"
 
 
-def parse(column: text_rows.Key | None, *, keyed: bool) -> text_rows.Key | None:
+class Role(NamedTuple):
+    """What a column is for; a choice has a number, and a mark the column's name."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        kinds = {CHOICE: "choice ", MARK: "label "}
+        return kinds.get(self.kind, "") + self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """Where the cells of a role stand."""
+
+    stated: Key | None = None  # a name, or a number from 0, also as digits; -1 the last
+    _: dataclasses.KW_ONLY
+    usual: Sequence[str] = ()  # names of one that is not stated; the first counts
+    place: int | None = None  # of a text, where no text has a usual name
+    title: str = ""  # of one that has to be there, in messages
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The columns that a reader looks for."""
+
+    columns: Mapping[Role, Column]
+    # Names of texts that are not stated; the first entry whose names all occur counts.
+    # One of more names than roles of texts has a text and its choices.
+    texts: tuple[tuple[str, ...], ...]
+    unread: tuple[tuple[str, ...], ...]  # names of texts, which are not left out unseen
+    flags: str  # that name columns
+    optional: Sequence[Role] = ()  # may be absent, all together
+
+    def of_kind(self, *kinds: str) -> list[Role]:
+        return [role for role in self.columns if role.kind in kinds]
+
+
+class Opened(NamedTuple):
+    """A table whose columns are known."""
+
+    rows: text_rows.NumberedRows  # all but the header
+    keys: dict[Role, Key]  # of the roles that are there
+    names: list[str]  # of all columns; none without a header or keys
+    first: text_rows.Row  # the header, or else a row
+    marks: Mapping[str, Key]  # columns in which a tool of annotation judges rows
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        return tuple(self.names) if isinstance(self.first, list) else ()
+
+    def accepted(self, path: str) -> "Opened":
+        """Without the rows that a tool of annotation discards."""
+        if not self.marks:
+            return self
+        read = self.keys.values()
+        rows = other_programs.accepted(path, self.rows, self.marks, read)
+        return self._replace(rows=rows)
+
+    def summary(self) -> str:
+        """For people: "reads 'source', 'target'; not read: 'id'"."""
+        count = len(self.first)
+        unread = dict(enumerate(map(repr, self.names or range(count))))
+        parts = []
+        for role, key in self.keys.items():
+            place = self.names.index(key) if isinstance(key, str) else key
+            text = unread.pop(place + count * (place < 0), str(key))
+            parts.append(text if text == repr(str(role)) else f"{text} ({role})")
+        others = wording.first_of([*unread.values()], 6)
+        return f"reads {', '.join(parts)}" + (f"; not read: {others}" if others else "")
+
+
+def open_rows(
+    path: str,
+    rows: text_rows.NumberedRows,
+    wanted: Wanted,
+    has_header: bool | None = None,
+) -> Opened:
+    """Finds the columns of rows; `has_header` is None where line 1 decides.
+
+    InputError is raised for a column that is not there, and, when it comes, for a row
+    that repeats a header of several columns.
+    """
+    line, first = next(rows, (0, None))
+    if first is None:
+        raise errors.InputError(f"{path}: is empty; give it one row per example")
+    names = list(first) if isinstance(first, dict) else []
+    if isinstance(first, list) and _is_header(path, first, wanted, has_header):
+        names, rows = first, _unlike(path, first, rows)
+    else:
+        rows = itertools.chain([(line, first)], rows)
+    ahead = list(itertools.islice(rows, other_programs.LOOKED_AT))
+    marks = other_programs.marks(names, ahead)
+    objects = (row for _, row in ahead if isinstance(row, dict))
+    later = dict.fromkeys(itertools.chain(*objects))
+    keys = _choose(path, wanted, names, first, marks, later)
+    return Opened(itertools.chain(ahead, rows), keys, names, first, marks)
+
+
+def _unlike(
+    path: str, header: list[str], rows: text_rows.NumberedRows
+) -> text_rows.NumberedRows:
+    for line, row in rows:
+        if row == header and len(header) > 1:
+            raise errors.InputError(
+                f"{path}:{line}: repeats line 1, {wording.listing(header)}; remove it"
+            )
+        yield line, row
+
+
+def _is_header(
+    path: str, first: list[str], wanted: Wanted, has_header: bool | None
+) -> bool:
+    """Whether line 1 of a file holds names of columns; prints what cells decide.
+
+    `has_header` decides, or a column that is given by name. Otherwise a header has
+    usual names, and a file without one has its texts in columns with numbers; what may
+    be either is refused.
+    """
+    stated = _stated(wanted, keyed=False)
+    by_name = [column for column in stated.values() if isinstance(column, str)]
+    if has_header is False and by_name:
+        raise errors.InputError(
+            f"{path}: column {by_name[0]!r} is a name, but --has_header=false; give a "
+            "number from 0"
+        )
+    if has_header is not None:
+        return has_header
+    is_given = any(stated[role] is not None for role in wanted.of_kind(TEXT))
+    if by_name or (not is_given and _first_usual(first, wanted.texts)):
+        return True
+    line = wording.listing(first)
+    usual = {TEXT: {*itertools.chain(*wanted.texts)}, LABEL: {*USUAL_LABELS}}
+    are_usual = set()
+    for role in wanted.of_kind(*usual):
+        place = stated[role]
+        place = wanted.columns[role].place if place is None else place
+        if (text := text_rows.cell(first, place)) is not None:
+            are_usual.add(text.lower() in usual[role.kind])
+    if are_usual == {True}:
+        print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
+        return True
+    if is_given and True not in are_usual:
+        print(f"{path}: line 1 is an example: {line} (else --has_header=true)")
+        return False
+    raise errors.InputError(
+        f"{path}:1: {line} are not the usual names of columns; if they are names, give "
+        f"them to {wanted.flags}, and if not, give numbers from 0 and "
+        f"--has_header=false{_separator_hint(first)}"
+    )
+
+
+def _stated(wanted: Wanted, *, keyed: bool) -> dict[Role, Key | None]:
+    columns = wanted.columns.items()
+    return {role: _parse(column.stated, keyed=keyed) for role, column in columns}
+
+
+def _parse(column: Key | None, *, keyed: bool) -> Key | None:
     """The column of a flag or layout: a name where rows are `keyed`, or a number."""
     if column is None:
         return None
@@ -61,25 +223,90 @@ def parse(column: text_rows.Key | None, *, keyed: bool) -> text_rows.Key | None:
     return column
 
 
-def summary(keys: Mapping[str, text_rows.Key], names: Sequence[str], count: int) -> str:
-    """The columns that are read, by the `keys` of roles, and those that are not.
+def _choose(
+    path: str,
+    wanted: Wanted,
+    names: list[str],
+    first: text_rows.Row,
+    marks: Collection[str],
+    later: Iterable[str],
+) -> dict[Role, Key]:
+    """The key of each role that is there; `first` is the header or else a row.
 
-    They have `names`, or numbers below `count`.
+    No text that is not stated is in one of the columns `marks`, or of those that
+    `later` rows alone have.
     """
-    shown = [repr(name) for name in names] or [*map(str, range(count))]
-    parts = []
-    unread = dict(enumerate(shown))
-    for role, key in keys.items():
-        place = list(names).index(key) if isinstance(key, str) else key
-        text = unread.pop(place + count * (place < 0), str(key))
-        parts.append(text if text == repr(role) else f"{text} ({role})")
-    others = wording.first_of(list(unread.values()), 6)
-    return f"reads {', '.join(parts)}" + (f"; not read: {others}" if others else "")
+    keyed = isinstance(first, dict)
+    chosen = _stated(wanted, keyed=keyed)
+    free = [name for name in names if name not in marks]
+    named: dict[Role, str] = {}
+    if all(chosen[role] is None for role in wanted.of_kind(TEXT)):
+        others = [chosen[role] for role in wanted.of_kind(LABEL, MARK, OTHER)]
+        taken = [text_rows.cell(names, c) if isinstance(c, int) else c for c in others]
+        unread = [name for name in later if name not in marks]
+        named = _usual_texts(path, wanted, free, [*filter(None, taken)], unread)
+    for role, column in wanted.columns.items():
+        usual = () if chosen[role] is not None else zip(column.usual)
+        if role not in named and (name := _first_usual(free, usual)):
+            named[role] = name[0]
+    has_texts = any(role.kind == TEXT for role in named)
+    chosen |= {role: name for role, name in named.items() if chosen.get(role) is None}
+    places: Sequence[Key] = free or range(len(first))
+    known = f"is none of {wording.listing(names)}" if names else "line 1 is no header"
+    hint = "" if keyed else _separator_hint([*first])
+    for role, column in wanted.columns.items():
+        if chosen[role] is None and not has_texts:
+            chosen[role] = text_rows.cell(places, column.place)
+        if chosen[role] is None and column.title:
+            raise errors.InputError(
+                f"{path}: the {column.title}'s column is not given and {known}; pass "
+                f"--{role.name}_column{hint}"
+            )
+
+    def is_absent(column: Key | None) -> bool:
+        if isinstance(column, str):
+            return column not in names
+        return text_rows.cell(first, column) is None
+
+    if all(is_absent(chosen[role]) for role in wanted.optional):
+        chosen |= dict.fromkeys(wanted.optional)
+    return {
+        role: _key(path, str(role), column, names, keyed=keyed)
+        for role, column in chosen.items()
+        if column is not None
+    }
 
 
-def key(
-    path: str, role: str, column: text_rows.Key, names: Sequence[str], *, keyed: bool
-) -> text_rows.Key:
+def _usual_texts(
+    path: str,
+    wanted: Wanted,
+    names: Sequence[str],
+    taken: Collection[str],
+    later: Iterable[str],
+) -> dict[Role, str]:
+    """The first of `wanted.texts` whose names occur, without those that are `taken`."""
+    roles = wanted.of_kind(TEXT)
+    texts = _first_usual([name for name in names if name not in taken], wanted.texts)
+    if texts and not wanted.of_kind(CHOICE):
+        _check_unread(path, wanted, [*names, *later], [*texts, *taken])
+    if len(texts) > len(roles):
+        numbers = range(len(texts) - 1)
+        roles = [roles[0], *(Role(CHOICE, str(number)) for number in numbers)]
+    return dict(zip(roles, texts, strict=False))
+
+
+def _first_usual(
+    names: Sequence[str], usual: Iterable[tuple[str, ...]]
+) -> tuple[str, ...]:
+    """The first entry of `usual` whose names all occur, as `names` spells them."""
+    spelled = {name.lower(): name for name in reversed(names)}
+    entries = (entry for entry in usual if spelled.keys() >= set(entry))
+    return tuple(spelled[name] for name in next(entries, ()))
+
+
+def _key(
+    path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool
+) -> Key:
     """The key of a column, as `parse` returns it, in rows with `names`."""
     if isinstance(column, int):
         return column
@@ -108,108 +335,14 @@ def _separator_hint(names: Sequence[str]) -> str:
     return ""
 
 
-def choose_usual(
-    names: Sequence[str], usual: Iterable[tuple[str, ...]]
-) -> tuple[str, ...]:
-    """The first entry of `usual` whose names all occur, as `names` spells them."""
-    spelled = {name.lower(): name for name in reversed(names)}
-    entries = (entry for entry in usual if spelled.keys() >= set(entry))
-    return tuple(spelled[name] for name in next(entries, ()))
-
-
-def check_unread(
-    path: str,
-    names: Iterable[str],
-    chosen: Collection[str],
-    usual: Iterable[tuple[str, ...]],
-    flags: str,
+def _check_unread(
+    path: str, wanted: Wanted, names: Iterable[str], chosen: Collection[str]
 ) -> None:
-    """Refuses a guess of columns that leaves a text with a usual name unread."""
-    texts = {name for entry in usual for name in entry} - _OFTEN_UNREAD
+    """Refuses a choice of columns that leaves a text with a usual name unread."""
+    texts = {*itertools.chain(*wanted.unread)} - _OFTEN_UNREAD
     for name in names:
         if name not in chosen and name.lower() in texts:
             raise errors.InputError(
                 f"{path}: {' and '.join(map(repr, chosen))} would be read, and "
-                f"{name!r} would not; name the columns with {flags}"
+                f"{name!r} would not; name the columns with {wanted.flags}"
             )
-
-
-def take_header(
-    path: str,
-    rows: text_rows.NumberedRows,
-    is_header: Callable[[list[str]], bool],
-) -> tuple[list[str], text_rows.Row, text_rows.NumberedRows]:
-    """The names of columns, the first row, which may be the header, and all other rows.
-
-    Names are those of the header, keys of objects, or none. `is_header` gets the cells
-    of line 1. A row that repeats a header of several columns is refused when it comes.
-    """
-    line, first = next(rows, (0, None))
-    if first is None:
-        raise errors.InputError(f"{path}: the file is empty; give it rows")
-    if isinstance(first, list) and is_header(first):
-        return first, first, _unlike(path, first, rows)
-    names = list(first) if isinstance(first, dict) else []
-    return names, first, itertools.chain([(line, first)], rows)
-
-
-def _unlike(
-    path: str, header: list[str], rows: text_rows.NumberedRows
-) -> text_rows.NumberedRows:
-    for line, row in rows:
-        if row == header and len(header) > 1:
-            raise errors.InputError(
-                f"{path}:{line}: repeats line 1, {wording.listing(header)}; remove it"
-            )
-        yield line, row
-
-
-def is_header(
-    path: str,
-    first: Sequence[str],
-    *,
-    has_header: bool | None,
-    columns: Mapping[str, text_rows.Key | None],
-    usual: Mapping[str, Collection[str]],
-    is_chosen: bool,
-    is_given: bool,
-    flags: str,
-) -> bool:
-    """Whether line 1 of a file holds names of columns; prints what cells decide.
-
-    `has_header` decides, or a column that is given by name. Otherwise a header has
-    usual names, and a file without one has its texts in columns with numbers; what may
-    be either is refused.
-
-    Args:
-        first: the cells of line 1.
-        columns: the column of each role, whether stated or not.
-        usual: usual names, in small letters, of roles.
-        is_chosen: whether usual names in line 1 choose the columns of texts.
-        is_given: whether the columns of texts are stated.
-        flags: that name columns, for the message.
-    """
-    by_name = [column for column in columns.values() if isinstance(column, str)]
-    if has_header is False and by_name:
-        raise errors.InputError(
-            f"{path}: column {by_name[0]!r} is a name, but --has_header=false; give a "
-            "number from 0"
-        )
-    if has_header is not None:
-        return has_header
-    if by_name or is_chosen:
-        return True
-    line = wording.listing(first)
-    cells = {role: text_rows.cell(first, columns[role]) for role in usual}
-    are_usual = {t.lower() in usual[role] for role, t in cells.items() if t is not None}
-    if are_usual == {True}:
-        print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
-        return True
-    if is_given and True not in are_usual:
-        print(f"{path}: line 1 is an example: {line} (else --has_header=true)")
-        return False
-    raise errors.InputError(
-        f"{path}:1: {line} are not the usual names of columns; if they are names, give "
-        f"them to {flags}, and if not, give numbers from 0 and --has_header=false"
-        + _separator_hint(first)
-    )

@@ -38,13 +38,11 @@ _LIKE_ROWS = 4  # lines within a cell that may be rows by their form alone
 _NO_PROSE = r"[!-/:-\u2e7f]{0}\S|\S{0}[!-/:-\u2e7f]"
 
 
-def tfds_rows(
-    path: str, name: str, split: str, data_dir: str | None
-) -> tuple[list[str], NumberedRows]:
+def tfds_rows(path: str, name: str, split: str, data_dir: str | None) -> NumberedRows:
     """Opens a split of a data set such as "glue/sst2", and prepares it on first use.
 
-    Returns the names of its features, and pairs of (number from 1, example) with labels
-    by name, None for -1. Messages call the split `path`.
+    Returns pairs of (number from 1, example) with labels by name, None for -1. Messages
+    call the split `path`.
     """
     # Slow to import, and rarely needed.
     import tensorflow as tf
@@ -61,8 +59,8 @@ def tfds_rows(
             f"name, split and data directory {data_dir!r}"
         ) from error
     features = dict(info.features)
-    return list(features), (
-        (line, {key: _python(value, features[key]) for key, value in example.items()})
+    return (
+        (line, {key: _python(example[key], features[key]) for key in features})
         for line, example in enumerate(tfds.as_numpy(data), start=1)
     )
 

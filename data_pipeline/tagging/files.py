@@ -385,8 +385,8 @@ def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
 def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
     rows: list[tuple[int, Any]] = [*text_rows.file_rows(path, "jsonl")]
     if any(spans_key(row) or _tags_key(row) for _, row in rows):
-        marks, numbered = other_programs.marks((), iter(rows))
-        rows = [*other_programs.accepted(path, numbered, marks)]
+        marks = other_programs.marks((), rows)
+        rows = [*other_programs.accepted(path, rows, marks)]
     texts = [row["text"] for _, row in rows if spans_key(row)]
     words_of_texts = cut(texts)
     read_keys: set[str] = set()

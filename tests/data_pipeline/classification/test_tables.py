@@ -346,7 +346,7 @@ def test_rows_are_kept_by_value(read):
         ("a\tb\n", {"text_a": -3, "label": 0}, ("t.tsv:1: 2 columns", "column -3")),
         ("text\tlabel\n", {}, ("t.tsv: no rows but a header; give one per example",)),
         ("text\tlabel\na\t1\n\nb\t0\n", {}, ("t.tsv:3: is blank; remove",)),
-        ("\ufeff\n\n", {}, ("t.tsv: the file is empty; give",)),
+        ("\ufeff\n\n", {}, ("t.tsv: is empty; give it one",)),
     ],
 )
 def test_tables_that_lack_something_are_refused(read, content, layout, parts):

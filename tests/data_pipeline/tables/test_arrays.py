@@ -95,7 +95,7 @@ def test_an_array_is_read_as_lines(tmp_path, name, spelling):
             '["a", 1]\n["b", 0]\n',
             ("t.json:2: is no JSON array (Extra data); restore it, or write",),
         ),
-        ("[]", ("t.json: the file is empty; give it rows",)),
+        ("[]", ("t.json: is empty; give it one row per example",)),
         ("[" * 100_000, ("t.json:1: is no JSON array (its brackets are nested",)),
     ],
 )
