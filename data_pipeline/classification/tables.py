@@ -309,7 +309,7 @@ def _collect(
         _check_kind(place, cells.get(LABEL, NO_LABEL), kinds)
         for role, column in columns.items():
             value = _value(place, role, cells[role])
-            if role in text_roles and not value.strip():
+            if role.kind == table_columns.TEXT and not value.strip():
                 blank.setdefault(line, role)
             column.append(value)
         if choice_roles:

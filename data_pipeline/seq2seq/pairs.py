@@ -111,14 +111,7 @@ def _pairs(
 
 
 def _text(place: str, row: Any, role: table_columns.Role, key: text_rows.Key) -> str:
-    text = text_rows.cell(row, key)
-    if text is None:
-        lack = text_rows.missing_cell_message(row, str(role), key)
-        raise errors.InputError(f"{place}: {lack}")
-    if not isinstance(text, str):
-        raise errors.InputError(
-            f"{place}: the {role} is {text!r:.40}, no string; quote it"
-        )
+    text = text_rows.field(row, key, str, place, "quote it", str(role))
     if not text.strip():
         raise errors.InputError(
             f"{place}: the {role} is empty; fill it, or remove the row"

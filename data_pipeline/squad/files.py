@@ -32,7 +32,11 @@ _MOST_EARLIER = 100  # of so many answers, one stands earlier in its words, too
 _MOST_SHIFT = 3  # characters that an answer_start of CMRC2018 may be too large
 _SHUFFLE_SEED = 12345  # of the original
 _ANSWER_KEYS = ("text", "answer_start")
-_TYPE_NAMES = {bool: "true or false", list: "a list", str: "text", int: "an integer"}
+_get = functools.partial(
+    text_rows.field,
+    remedy="give paragraphs[].{context, qas[]}, or rows {id, context, question, "
+    "answers}",
+)
 
 
 def split_words(context: str, *, at_ideographs: bool = False) -> list[str]:
@@ -333,16 +337,3 @@ def _load(path: str) -> Any:
         if getattr(error.__cause__, "msg", "") == "Extra data":  # of JSONDecodeError
             return None
         raise
-
-
-def _get(record: Any, key: str, expected: type, place: str) -> Any:
-    value = record.get(key) if isinstance(record, dict) else None
-    if not isinstance(value, expected):
-        lack = "is missing" if value is None else f"is {value!r:.40}"
-        if value is None and isinstance(record, dict):
-            lack += f" among {wording.listing(list(record))}"
-        raise errors.InputError(
-            f"{place}: {key!r} {lack}, and must be {_TYPE_NAMES[expected]}; give "
-            "paragraphs[].{context, qas[]}, or rows {id, context, question, answers}"
-        )
-    return value

@@ -4,6 +4,7 @@ Each reader takes a file in the published form, and yields (line, row); C3 numbe
 questions. A row has the keys of its task's layout, and label and id if the file does.
 """
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -21,13 +22,7 @@ _SIGNS = {"“": '"', "”": '"', "‘": "'", "’": "'", "——": "--", "—":
 _SIGNS |= {"…": "..."}
 
 
-def _get(place: str, row: Any, key: str, kind: type) -> Any:
-    value = row.get(key) if isinstance(row, dict) else None
-    if not isinstance(value, kind):
-        raise errors.InputError(
-            f"{place}: {key} is {value!r:.60}; give CLUE's published files"
-        )
-    return value
+_get = functools.partial(text_rows.field, remedy="give CLUE's published files")
 
 
 def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -52,7 +47,7 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 def _keyword_rows(path: str) -> text_rows.NumberedRows:
     """CSL: keywords with a space between two, and the abstract that may have them."""
     for line, row in _rows(path):
-        keywords = _get(f"{path}:{line}", row, "keyword", list)
+        keywords = _get(row, "keyword", list, f"{path}:{line}")
         yield line, {**row, "keywords": " ".join(map(str, keywords))}
 
 
@@ -60,11 +55,11 @@ def _pronoun_rows(path: str) -> text_rows.NumberedRows:
     """CLUEWSC2020: a text with _ around the noun, and [ ] around the pronoun."""
     for line, row in _rows(path):
         place = f"{path}:{line}"
-        text, target = _get(place, row, "text", str), _get(place, row, "target", dict)
+        text, target = _get(row, "text", str, place), _get(row, "target", dict, place)
         spans = []
         for name, before, after in (("span1", "_", "_"), ("span2", "[", "]")):
-            start = _get(place, target, f"{name}_index", int)
-            span = _get(place, target, f"{name}_text", str)
+            start = _get(target, f"{name}_index", int, place)
+            span = _get(target, f"{name}_text", str, place)
             if text[start : start + len(span)] != span:
                 raise errors.InputError(
                     f"{place}: {name} is {span!r:.40}, and the text has "
@@ -101,11 +96,11 @@ def _document_rows(path: str) -> text_rows.NumberedRows:
 
 
 def _question(place: str, row: Any) -> dict[str, Any]:
-    answers = [str(answer).lower() for answer in _get(place, row, "choice", list)]
+    answers = [str(answer).lower() for answer in _get(row, "choice", list, place)]
     if not 2 <= len(answers) <= _ANSWERS:
         raise errors.InputError(f"{place}: {answers!r:.60} are not 2 to 4 answers")
     choices = [*answers, *[_NO_ANSWER] * (_ANSWERS - len(answers))]
-    read = {"question": _get(place, row, "question", str).lower(), "choices": choices}
+    read = {"question": _get(row, "question", str, place).lower(), "choices": choices}
     if "answer" in row:
         answer = str(row["answer"]).lower()
         if answer not in answers:
@@ -126,14 +121,14 @@ def _blank_rows(path: str) -> text_rows.NumberedRows:
     if remote_files.exists(beside):
         answers = json_files.read_object(beside)
     for line, row in _rows(path):
-        idioms = _get(f"{path}:{line}", row, "candidates", list)
-        for passage in map(str, _get(f"{path}:{line}", row, "content", list)):
+        idioms = _get(row, "candidates", list, f"{path}:{line}")
+        for passage in map(str, _get(row, "content", list, f"{path}:{line}")):
             for sign, written in _SIGNS.items():
                 passage = passage.replace(sign, written)
             for name in re.findall(BLANKS, passage):
                 read = {"context": passage.replace(name, BLANK), "choices": idioms}
                 if answers:
-                    read["label"] = _get(beside, answers, name, int)
+                    read["label"] = _get(answers, name, int, beside)
                 yield line, read | {"id": name}
 
 

@@ -23,6 +23,8 @@ Row = list[str] | dict[str, Any]
 Key = int | str  # of a cell in a row
 NumberedRows = Iterator[tuple[int, Row]]
 
+_KINDS = {str: "a string", int: "an integer", bool: "true or false"}
+_KINDS |= {list: "a list", dict: "an object"}
 _CHUNK_BYTES = 1 << 20
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _SPELLED = {"tab": "\t", "\\t": "\t", "none": ""}  # delimiters and quotes of flags
@@ -601,7 +603,7 @@ def cell(row: Any, key: Key | None) -> Any:
     """The cell of a row, or None."""
     try:
         return None if key is None else row[key]
-    except (IndexError, KeyError):
+    except (IndexError, KeyError, TypeError):
         return None
 
 
@@ -610,3 +612,25 @@ def missing_cell_message(row: Row, role: str, key: Key) -> str:
     if isinstance(row, dict):
         return f"no value under {key!r} ({role}); give the row one"
     return f"{len(row)} columns, and the {role} is in column {key}; correct either"
+
+
+def field(
+    row: Any, key: Key, kind: type, place: str, remedy: str, role: str = ""
+) -> Any:
+    """The value of a row, which has to be of a kind: one of `_KINDS`.
+
+    InputError names the place, and the `role` of a column, or the key of an object.
+    """
+    value = cell(row, key)
+    if isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
+        return value
+    if value is None and role:
+        raise errors.InputError(f"{place}: {missing_cell_message(row, role, key)}")
+    problem = f"is {value!r:.40}"
+    if value is None:
+        there = f" among {wording.listing([*row])}" if isinstance(row, dict) else ""
+        problem = f"is missing{there}"
+    name = f"the {role}" if role else repr(key)
+    raise errors.InputError(
+        f"{place}: {name} {problem}, and must be {_KINDS[kind]}; {remedy}"
+    )

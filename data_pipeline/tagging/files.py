@@ -416,9 +416,8 @@ def _characters(path: str) -> Iterator[Sentence]:
     """The sentences of CLUENER2020: a word and a tag for each character, BMES."""
     for number, row in text_rows.file_rows(path, "jsonl"):
         assert isinstance(row, dict)
-        place, text = f"{path}:{number}", row.get("text")
-        if not isinstance(text, str):
-            raise errors.InputError(f"{place}: text is {text!r:.60}; give a text")
+        place = f"{path}:{number}"
+        text = text_rows.field(row, "text", str, place, "give a text")
         places = character_places(text)
         words, tags = [text[i] for i in places], None
         if "label" in row:
@@ -489,9 +488,7 @@ def _words(place: str, row: dict[str, Any]) -> tuple[str, list[str]]:
         raise errors.InputError(f"{place}: has none of {_WORDS_KEYS}; give it one")
     value = row[key]
     if key == "text":
-        if not isinstance(value, str):
-            raise errors.InputError(f"{place}: text is {value!r:.60}; write one string")
-        value = value.split()
+        value = text_rows.field(row, key, str, place, "write one").split()
     _check_texts(place, key, value)
     return key, list(value)
 

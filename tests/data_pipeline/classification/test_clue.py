@@ -121,7 +121,9 @@ def test_spans_that_are_not_in_the_text_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"dev.json:2: span2 is '它'.*'，' at 5; corr"):
         read(tmp_path, "cluewsc")
     jsonl(tmp_path / "dev.json", {"text": "a", "label": "true"})
-    with pytest.raises(ValueError, match=r"dev.json:1: target is None; give CLUE's"):
+    with pytest.raises(
+        ValueError, match=r"dev.json:1: 'target' is missing .* give CLUE's"
+    ):
         read(tmp_path, "cluewsc")
 
 
@@ -174,7 +176,7 @@ def test_chid_has_a_row_for_each_blank(tmp_path):
     assert table.example_ids[0] == "dev-#idiom000003#"
     del answers["#idiom000004#"]
     (tmp_path / "dev_answer.json").write_text(json.dumps(answers))
-    with pytest.raises(ValueError, match=r"answer.json: #idiom000004# is None"):
+    with pytest.raises(ValueError, match=r"answer.json: '#idiom000004#' is missing"):
         read(tmp_path, "chid")
 
 

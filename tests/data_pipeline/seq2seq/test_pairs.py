@@ -125,7 +125,9 @@ def test_rows_that_are_no_pairs_are_refused(read, content, layout, message):
 
 def test_what_is_no_text_is_refused(read):
     rows = [{"source": "a", "target": "b"}, {"source": "a", "target": 5}]
-    with pytest.raises(ValueError, match=re.escape("jsonl:2: the target is 5, no")):
+    with pytest.raises(
+        ValueError, match=re.escape("jsonl:2: the target is 5, and must be a string")
+    ):
         read("a.jsonl", rows)
     with pytest.raises(ValueError, match="2: no value under 'target'"):
         read("a.jsonl", [rows[0], {"source": "a"}])

@@ -214,7 +214,7 @@ def test_objects_without_tags(read_text, capsys):
         ([{"words": ["a"], "tags": [1]}], ":1: tags has 1, and --labels names 0 tags"),
         ([{"words": ["a"], "tags": [True]}], ":1: tags is .*write a list of strings"),
         ([{"text": "ab", "label": [[0, 1, "X"]]}], ":1: X 'a', .* is a part of 'ab'"),
-        ([{"text": ["a"], "tags": ["O"]}], ":1: text is .*; write one string"),
+        ([{"text": ["a"], "tags": ["O"]}], ":1: 'text' is .* must be a string"),
         ([{"sentence": "a"}], ":1: has none of .'words', 'tokens', 'text'.; give"),
         ([{"words": ["a"], "tags": ["O"]}, {"words": ["b"]}], ": of lines 1 and 2 one"),
         ([{"text": "a \ude00"}], r":1: its text has '\\ude00', which is half"),
