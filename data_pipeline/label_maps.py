@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import labels
-from data_pipeline.tables import label_files
+from data_pipeline.tables import text_rows
 from data_pipeline.tagging import schemes
 
 Classes = labels.Labels | schemes.TagNames
@@ -123,7 +123,7 @@ def find_head(path: str, head: str = "auto") -> str:
 def read_classes(path: str, num_classes: int | None = None) -> Classes:
     """The classes in a label_map.json; `num_classes` is None where it is not known."""
     try:
-        content = json_files.parse(label_files.read_text(path))
+        content = json_files.parse(text_rows.read_text(path))
         settings = {key: content.pop(key) for key in [*content] if not key.isdecimal()}
         names = tuple(str(content[str(index)]) for index in range(len(content)))
         make = _tags if "tag_scheme" in settings else _labels

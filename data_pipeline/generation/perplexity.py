@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from contract import errors, wording
 from data_pipeline.batches import packing
-from data_pipeline.tables import label_files, text_rows
+from data_pipeline.tables import text_rows
 from terminal import progress
 
 KEYS = ("text",)  # of an object in a file of JSON lines
@@ -111,7 +111,7 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
     Lines without a character but whitespace are no texts.
     """
     if as_one and not text_rows.is_jsonl(path):
-        rows = [(label_files.read_text(path).replace("\r\n", "\n"), path)]
+        rows = [(text_rows.read_text(path).replace("\r\n", "\n"), path)]
     else:
         rows = list(text_rows.texts(path, KEYS))
         if as_one:

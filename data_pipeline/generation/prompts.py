@@ -4,7 +4,6 @@ Prompts become ids that leave room for the text; ids that follow become a text a
 """
 
 import dataclasses
-import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,14 +82,9 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
 
 def _read_file(path: str) -> Iterator[Prompt]:
     if path == STANDARD_INPUT:
-        try:
-            text = sys.stdin.buffer.read().decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise errors.InputError(
-                f"standard input is not UTF-8 ({error.reason}); convert it by iconv"
-            ) from error
-        for number, line in enumerate(io.StringIO(text, newline="\n"), start=1):
-            yield Prompt(line.rstrip("\r\n"), f"standard input:{number}")
+        name = "standard input"
+        for number, line in text_rows.split_lines(name, [sys.stdin.buffer.read()]):
+            yield Prompt(line.rstrip("\r"), f"{name}:{number}")
     else:
         for text, place in text_rows.texts(path, _KEYS):
             yield Prompt(text, place)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from contract import errors, remote_files
+from data_pipeline.tables import text_rows
 
 
 def read_labels(spec: str) -> tuple[str, ...]:
@@ -13,7 +14,7 @@ def read_labels(spec: str) -> tuple[str, ...]:
     is_file = remote_files.is_remote(spec) or os.path.isfile(spec)
     if is_file:
         # Only a line feed ends a line: a label may hold U+2028.
-        text = read_text(spec).replace("\r\n", "\n").rstrip("\n")
+        text = text_rows.read_text(spec).replace("\r\n", "\n").rstrip("\n")
         names = text.split("\n")
     elif "," not in spec and (os.sep in spec or spec.endswith(".txt")):
         raise FileNotFoundError(f"--labels={spec}: no such file; correct the path")
@@ -29,21 +30,6 @@ def read_labels(spec: str) -> tuple[str, ...]:
                 f"{place}: label {name!r} is already label {first}; remove one"
             )
     return tuple(names)
-
-
-def read_text(path: str) -> str:
-    """The text of a file in UTF-8, without a byte-order mark."""
-    try:
-        with remote_files.open_file(path) as file:
-            return file.read().decode("utf-8").removeprefix("\ufeff")
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path}: no such file; check the path") from error
-    except OSError as error:
-        raise OSError(f"{path}: cannot be read ({error}); check the path") from error
-    except UnicodeDecodeError as error:
-        raise errors.InputError(
-            f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8"
-        ) from None
 
 
 def check_distinct(names: Iterable[str], kind: str) -> None:

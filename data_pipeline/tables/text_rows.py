@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, json_files, remote_files, wording
@@ -173,10 +173,26 @@ def lines(
     not in the `encoding` of a flag, which is for whole files. So are carriage returns
     without a line feed.
     """
-    number = part.first_line
-    begun: list[bytes] = []  # pieces of a line whose end is not read yet
     is_other = codecs.lookup(encoding or "utf-8").name != "utf-8"
-    for block in _in_utf_8(path, str(encoding)) if is_other else blocks(path, part):
+    source = _in_utf_8(path, str(encoding)) if is_other else blocks(path, part)
+    return split_lines(path, source, part.first_line, encoding)
+
+
+def read_text(path: str) -> str:
+    """The text of a file as it is, but for a byte-order mark; refused as by `lines`."""
+    path = str(path)
+    data = b"".join(blocks(path))
+    for _ in split_lines(path, [data]):
+        pass
+    return data.removeprefix(codecs.BOM_UTF8).decode()
+
+
+def split_lines(
+    path: str, source: Iterable[bytes], number: int = 0, encoding: str | None = None
+) -> Iterator[tuple[int, str]]:
+    """As `lines`, of pieces of what messages call `path`, behind line `number`."""
+    begun: list[bytes] = []  # pieces of a line whose end is not read yet
+    for block in source:
         if not (number or begun):
             _check_beginning(path, block, encoding)
             if block.count(b"\r") > 1 and b"\n" not in block:

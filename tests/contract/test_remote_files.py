@@ -8,13 +8,13 @@ import threading
 import pytest
 
 from data_pipeline.pretraining import source, word_streams
-from data_pipeline.tables import label_files, text_rows
+from data_pipeline.tables import text_rows
 from data_pipeline.vocabularies import byte_ranges
 from tests.refusals import refused
 
 READERS = [
     lambda path: [text for _, text in text_rows.lines(path)],
-    lambda path: label_files.read_text(path).splitlines(),
+    lambda path: text_rows.read_text(path).splitlines(),
 ]
 
 

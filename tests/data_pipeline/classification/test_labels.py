@@ -193,7 +193,7 @@ def test_bad_class_weights(spec, parts):
         ("names", "z\r\nb\r\n", ("z", "b")),
         ("names", "a\nb\na\n", "names:3: label 'a' is already label 1"),
         ("names", "a\n\nb\n", "names:2: label 2 is empty"),
-        ("names", b"caf\xe9\n", "names: byte 4 is not UTF-8"),
+        ("names", b"caf\xe9\n", "names:1: byte 0xe9, number 4 of the line, is not"),
         ("nowhere.txt", None, "--labels=nowhere.txt: no such file; correct the path"),
         ("some/where", None, "--labels=some/where: no such file"),
     ],
