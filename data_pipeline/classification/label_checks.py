@@ -357,17 +357,17 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
     def show(findings: Iterable[Finding]) -> None:
         report(findings)
 
+    layouts = (dataclasses.replace(source.layout, **each) for each in _TOLERANCES)
+    attempts = [dataclasses.replace(source, layout=layout) for layout in layouts]
     for split in splits:
         if split == "dev" and source.dev_share and not rows:
             continue  # of the file that has just been refused
-        like = next(iter(rows.values()), None)
-        for tolerance in _TOLERANCES:  # rows beside refused ones are still looked at
-            layout = dataclasses.replace(source.layout, **tolerance)
+        for attempt in attempts:  # rows beside refused ones are still looked at
             with collected(), contextlib.redirect_stdout(io.StringIO()) as printed:
-                table = dataclasses.replace(source, layout=layout).read(split, like)
+                table = attempt.read(split)
                 count = wording.count(len(table.lines), "row")
                 print(f"{split}: {count} from {table.path}")
-                rows[split] = _with_texts(table) if tolerance else table
+                rows[split] = table if attempt is attempts[0] else _with_texts(table)
                 break
         print(printed.getvalue(), end="")
     with collected():

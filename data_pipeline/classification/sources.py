@@ -1,9 +1,8 @@
 """Where labelled rows come from, and their labels."""
 
 import collections
-import contextlib
 import dataclasses
-import sys
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,11 +54,8 @@ class Source:
         layouts = [self.layout, *(split.layout for split in splits)]
         return any(layout.text_b is not None for layout in layouts)
 
-    def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
-        """Reads "train", "dev" or "test", which needs no labels.
-
-        Of a file that is cut in two, the part `like` has been read.
-        """
+    def read(self, split: str) -> tables.Table:
+        """Reads "train", "dev" or "test", which needs no labels."""
         if self.task:
             if not self.data_dir:
                 raise errors.InputError(
@@ -67,12 +63,15 @@ class Source:
                 )
             return tasks.read_split(self.task, self.data_dir, split)
         if self.dev_share and split in ("train", "dev"):
-            # What the file shows is printed once.
-            with contextlib.redirect_stdout(None if like else sys.stdout):
-                table = self._read_file("train")
-            is_dev = self._held_out(table)
-            return tables.take(table, is_dev if split == "dev" else ~is_dev)
+            return self._parts[split]
         return self._read_file(split)
+
+    @functools.cached_property
+    def _parts(self) -> dict[str, tables.Table]:
+        """Training rows and dev rows of one file."""
+        table = self._read_file("train")
+        is_dev = self._held_out(table)
+        return {"train": tables.take(table, ~is_dev), "dev": tables.take(table, is_dev)}
 
     def _held_out(self, table: tables.Table) -> np.ndarray:
         """Which training rows are dev rows, bool [N]: a share of each class, not all.

@@ -117,9 +117,7 @@ def load(
     `head` is that of the weights that the run begins with. `default_metrics`, by
     problem type, are those of rows of no published task.
     """
-    rows: dict[str, tables.Table] = {}
-    for name in names:
-        rows[name] = source.read(name, like=next(iter(rows.values()), None))
+    rows = {name: source.read(name) for name in names}
     pairs = {table.text_b is not None for table in rows.values()}
     if len(pairs) > 1:
         raise errors.InputError(
