@@ -1,27 +1,27 @@
-"""Tests of cli/command_line.py: what every program says of its flags.
+"""Tests of cli/command_line.py: what every program prints of its flags.
 
 Programs run where importing TensorFlow or Keras fails, so none of them waits for it.
+What they refuse, in this process: tests/tasks/settings/test_refusals.py.
 """
 
 import logging
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
-import types
 from xml.etree import ElementTree
 
 import pytest
 from absl import flags
 
-from cli import command_line, model_flags
+from cli import command_line
+from tasks.settings import fields
 from tests import tiny
 
-SCRIPTS = {path.name for path in tiny.ROOT.glob("*_*.py")} - {"bert_reborn.py"}
-MODULES = ["compare_runs", "run_predictor", "run_search"]
-PROGRAMS = [*sorted(SCRIPTS), *MODULES]
+PROGRAMS = sorted(path.name for path in tiny.ROOT.glob("*_*.py"))
+PROGRAMS.remove("bert_reborn.py")
+WITHOUT_PAGE = {"compare_runs.py", "run_predictor.py", "run_search.py"}
 WIDTH = 60
 HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")
 
@@ -34,9 +34,8 @@ def start(tmp_path_factory):
     environment = {**os.environ, "PYTHONPATH": str(stubs), "COLUMNS": str(WIDTH)}
 
     def start(program, *arguments):
-        module = [] if program.endswith(".py") else ["-m"]
         return subprocess.Popen(
-            [sys.executable, *module, program, *arguments],
+            [sys.executable, program, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -103,19 +102,18 @@ def test_help_has_every_flag_once_under_a_heading(helps, pages, program):
     actual = sections(helps[program])
     shown = [name for names in actual.values() for name in names]
     assert sorted(shown) == sorted(defined)
-    assert list(actual) == [title for title in command_line.HEADINGS if title in actual]
+    assert list(actual) == [title for title in fields.HEADINGS if title in actual]
     command = example(helps[program])
     longest = max(map(len, helps[program].replace(command, "").splitlines()))
     assert WIDTH - 10 < longest <= WIDTH
     # Purpose and example come first.
-    name = program if program.endswith(".py") else f"-m {program}"
-    assert f"python {name} --" in command
+    assert f"python {program} --" in command
     assert helps[program].index(command) < helps[program].index(":\n  --")
     used = set(re.findall(r"--(\w+)", command))
     assert used and used <= set(shown)
     documents = re.findall(r"docs/\w+\.md", helps[program])
     assert all((tiny.ROOT / page).exists() for page in documents)
-    assert documents or program not in SCRIPTS
+    assert documents or program in WITHOUT_PAGE
 
 
 def test_help_has_choices_ranges_and_defaults(helps):
@@ -133,7 +131,11 @@ def test_other_spellings_of_help(helps, run):
     program = "build_vocab.py"
     for argument in ("-h", "-?", "--helpshort"):
         assert run(program, argument) == tiny.Done(1, helps[program], "")
-    assert "--verbosity" in run(program, "--helpfull").out
+    done = run(program, "--helpfull")
+    shown = set(re.findall(r"^ +(?:-\S+,)?--(?:\[no\])?(\w+):", done.out, re.M))
+    own = [name for names in sections(helps[program]).values() for name in names]
+    assert {"verbosity", "helpfull", *own} <= shown
+    assert (done.code, done.err) == (1, "")
 
 
 FATAL, HINT = "FATAL Flags parsing error:", "Pass --help to see help on flags.\n"
@@ -174,15 +176,7 @@ def test_wrong_flag_ends_at_once(run, program, argument, printed):
     assert run(program, argument) == tiny.Done(1, "", printed)
 
 
-NO_FILE = "no such file; check the path"
-TABLE = "sample_data/messages/train.tsv"
 NETWORK = "--bert_config_file=README.md --output_dir=missing//"  # slashes are cut off
-HUB = (
-    "no such directory; give the directory of a release, or the id of a model on "
-    "Hugging Face's hub"
-)
-
-
 # {program: {arguments: how the line begins}}
 EARLY = {
     "run_classifier.py": {
@@ -190,14 +184,7 @@ EARLY = {
         f"--do_export {NETWORK} --log_steps={10**20}": (
             f"--log_steps={10**20} is beyond 64 bits; give a smaller one"
         ),
-        "--pretrained=gpt-2 --do_train --output_dir=missing": (
-            f"--pretrained=gpt-2: {HUB} (owner/name)"
-        ),
-        f"--do_eval {NETWORK} --dev_file=no": "--dev_file=no: ",
-        f"--do_eval {NETWORK} --task_name=MRPC --data_dir=x": "--data_dir=x: no such",
-        f"--do_train {NETWORK} --train_file={TABLE} --text_a_column=Text": (
-            f"{TABLE}: no column 'Text' (text_a); there is 'text' (capitals count)"
-        ),
+        f"--do_eval {NETWORK} --dev_file=no": "--dev_file=no: no such file; check the",
     },
     "run_tagger.py": {
         f"--do_train {NETWORK}": "the train sentences are needed and --train_file is"
@@ -206,75 +193,49 @@ EARLY = {
         f"--do_train {NETWORK} --use_tpu --distribution_strategy=mirrored": (
             "--use_tpu and --distribution_strategy=mirrored contradict each other"
         ),
-        "--pretrained=a/b/c --do_export --output_dir=missing": (
-            f"--pretrained=a/b/c: {HUB} (owner/name)"
-        ),
     },
     "run_seq2seq.py": {
-        f"--do_train {NETWORK} --train_file={TABLE} --source_column=a": (
-            f"{TABLE}: no column 'a' (source); its columns are ['text', 'label']"
+        f"--do_train {NETWORK} --train_file=sample_data/messages/train.tsv "
+        "--source_column=a": (
+            "sample_data/messages/train.tsv: no column 'a' (source); its columns are "
         )
     },
     "run_pretraining.py": {
         f"--do_train {NETWORK} --use_tpu --tpu_name=far": (
             "--output_dir=missing is on this machine, where the TPU at --tpu_name=far "
         ),
-        f"--do_train {NETWORK} --input_file=R*.md,x*": f"--input_file=x*: {NO_FILE}",
     },
     "run_generation.py": {"--pretrained=README.md --top_p=0": "--top_p=0.0 is not"},
     "extract_features.py": {
-        "--input_file=README.md --output_file=x --beam_option=--runner=Nope": (
-            "--beam_option=--runner=Nope is for --engine=beam; add it, or leave it out"
-        ),
-        "--input_file=README.md --output_file=missing/ --lines_per_shard=2": (
-            "--output_file=missing/ is a directory; name the file in it, "
-        ),
         "--pretrained=docs --input_file=x --output_file=y": "--input_file=x: no such",
     },
     "create_pretraining_data.py": {
-        "--input_file=x --output_file=x --vocab_file=x --beam_option=--runner=Nope": (
-            "--beam_option=--runner=Nope is for --engine=beam; "
-        ),
         "--input_file=README.md --output_file=y --vocab_file=x": (
-            f"--vocab_file=x: {NO_FILE}"
+            "--vocab_file=x: no such file; check the path"
         ),
     },
-    "build_vocab.py": {"--input_file=x --output_file=y": f"--input_file=x: {NO_FILE}"},
+    "build_vocab.py": {"--input_file=x --output_file=y": "--input_file=x: no such"},
     "convert_checkpoint.py": {
         "--input=x --to=google --output_dir=y": (
             "--input=x: no such file; give a prefix such as "
         )
     },
-    "run_predictor": {"--export_dir=x text": "--export_dir=x: no SavedModel there; "},
+    "run_predictor.py": {
+        "--export_dir=x text": "--export_dir=x: no SavedModel there; ",
+        "--export_dir=docs --serve --port=1 --host=a.invalid": (
+            "--host=a.invalid --port=1: cannot listen there ("
+        ),
+    },
     "run_embedding.py": {
-        f"--do_train {NETWORK} --train_file={TABLE} --query_prompt=q\udcff": (
+        f"--do_train {NETWORK} --train_file=README.md --query_prompt=q\udcff": (
             r"--query_prompt has '\udcff', which is not UTF-8, after 'q'; remove it"
         )
     },
-    "run_search": {
+    "run_search.py": {
         "--index_dir=x \udcff": r"an argument has '\udcff', which is not UTF-8",
         "text": "--index_dir is missing; name the directory of the index",
-        "--index_dir=x --input_file=README.md": "--pretrained is missing; ",
-        "--index_dir=x --pooling=cls --export_dir=y t": "--pooling=cls is not for an ",
-        "--index_dir=x --quantization=int8 t": "--quantization is for a build; ",
-        "--index_dir=x --passage_tokens=5 t": "--passage_tokens is for a build; set --",
-        "--index_dir=x --pretrained=y --input_file=README.md --passage_stride=5": (
-            "--passage_stride=5 is of --passage_tokens; set that"
-        ),
-        "--index_dir=x --add t": "--input_file is missing; --add takes the texts of it",
-        "--index_dir=x --add --input_file=README.md --quantization=int8": (
-            "--quantization is for a build; set --input_file without --add, or leave "
-        ),
-        "--index_dir=x --add --input_file=README.md --approximate": (
-            "--approximate is for a build or for queries; leave it or --add out"
-        ),
-        "--index_dir=x --reranker=y --num_candidates=4 t": (
-            "--num_candidates=4 is below --top_k=5; raise it, or lower --top_k"
-        ),
-        "--index_dir=x --num_candidates=5 t": "--num_candidates=5 is for --reranker; ",
-        "--index_dir=x --reranker_label=5 t": "--reranker_label=5 is of --reranker; ",
-        "--index_dir=x --queries_file=y": f"--queries_file=y: {NO_FILE}",
     },
+    "compare_runs.py": {"docs": "1 directories given; give those of two runs"},
 }
 
 
@@ -290,29 +251,38 @@ def test_errors_that_need_no_tensorflow_come_before_it(
     assert done.err.startswith(f"error: {printed}") and done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("path", ["gs://bucket/a.tsv", "-", "README.md,R*.md"])
-def test_files_elsewhere_and_patterns_are_not_refused(monkeypatch, path):
-    values = {"train_file": path, "dev_file": None}
-    line = {n: types.SimpleNamespace(value=value) for n, value in values.items()}
-    monkeypatch.setattr(command_line, "FLAGS", line)
-    monkeypatch.chdir(tiny.ROOT)
-    command_line.check_files("train_file", "dev_file")
+def test_every_program_refuses_something_early():
+    assert {*EARLY} == {*PROGRAMS}
+
+
+@pytest.mark.parametrize(
+    ("module", "script"),
+    [
+        ("serving.predictor", "run_predictor.py"),
+        ("serving.search", "run_search.py"),
+        ("reports.compare", "compare_runs.py"),
+    ],
+)
+def test_module_that_was_a_command_prints_the_new_one(run, module, script):
+    done = run("-m", module, "--export_dir=x", "a text")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"the command is: python {script}\n"
 
 
 MAIN = """
 import signal, sys, time
 from cli import command_line
 from contract import errors
+from tasks.settings.comparison import ComparisonSettings
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as it is without nohup
-def main(_):
-    with errors.explained():
-        try:
-            print("begun", flush=True)
-            time.sleep(60)
-        finally:
-            print("unwound", flush=True)
-command_line.parse(lambda: None, loads_tensorflow=False)
-command_line.run(main, unwinds=len(sys.argv) > 1)
+def main(settings, *_):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("unwound", flush=True)
+settings = command_line.parse(ComparisonSettings, "")
+command_line.run(main, settings, unwinds=len(sys.argv) > 1)
 """
 
 
@@ -334,8 +304,8 @@ def test_unfinished_files_go_at_a_signal(number, unwinds):
 @pytest.mark.parametrize(
     "command",
     [
-        ["run_classifier.py", "--do_train"],
-        ["run_predictor.py", "--export_dir=x"],
+        ["run_generation.py", "--pretrained=docs"],
+        ["run_predictor.py", "--export_dir=docs"],
         ["-c", "import bert_reborn; bert_reborn.load"],
     ],
 )
@@ -357,54 +327,81 @@ def test_another_backend_is_refused_at_once(command):
         assert done.returncode == 2 and done.stderr == f"error: {message}"
 
 
-def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):
-    monkeypatch.setattr(
-        sys, "argv", ["/x/run_it.py", "--nocheck_case", "--vocab_file=a b"]
+def parsed(monkeypatch, kind, *arguments):
+    monkeypatch.setattr(sys, "argv", ["/x/run_it.py", *arguments])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    return command_line.parse(kind, "About.")
+
+
+def test_settings_are_what_was_typed(monkeypatch):
+    kind = tiny.settings_class("convert_checkpoint")
+    typed = "--to=google", "--output_dir=out/", "--nocheck_case", "--input", "gs://m"
+    settings = parsed(monkeypatch, kind, *typed, "--vocab_file=gs://a b", "--head=auto")
+    assert settings == kind(
+        to="google",
+        output_dir="out",
+        check_case=False,
+        input="gs://m",
+        vocab_file="gs://a b",
     )
-    before = set(flags.FLAGS)
-    model_flags.define(max_seq_length=64)
-    defined = set(flags.FLAGS) - before
-    try:
-        flags.FLAGS([*sys.argv, "--verbosity=0"])
-        values = command_line.values()
-        assert values.keys() == defined
-        assert values["max_seq_length"] == 64 and values["check_case"] is False
-        assert sorted(shlex.split(command_line.command())) == [
-            "--nocheck_case",
-            "--vocab_file=a b",
-            "python",
-            "run_it.py",
-        ]
-    finally:
-        for name in defined:
-            delattr(flags.FLAGS, name)
-        flags.FLAGS.unparse_flags()
+    assert settings.given == {
+        *("to", "output_dir", "check_case", "input", "vocab_file", "head")
+    }
 
 
-def test_programs_refuse_a_file_system_that_is_not_there(tmp_path):
-    """TensorFlow, which lists those that are there, is a stub here."""
+def test_flags_of_another_program_in_the_process_are_not_touched(monkeypatch):
+    """An application of absl that has flags of the same names, not parsed yet."""
+    values = {name: flag.value for name, flag in flags.FLAGS._flags().items()}
+    kind = tiny.settings_class("compare_runs")
+    settings = parsed(monkeypatch, kind, "--output_file=a", "one", "two")
+    assert settings == kind(output_file="a")
+    assert "output_file" not in flags.FLAGS
+    assert {name: flag.value for name, flag in flags.FLAGS._flags().items()} == values
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["--output_file=-"]])
+def test_closed_standard_input_is_refused(monkeypatch, arguments, capsys):
+    monkeypatch.setattr(command_line.environment, "open_closed_streams", lambda: None)
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SystemExit, match="2"):
+        parsed(monkeypatch, tiny.settings_class("compare_runs"), *arguments)
+    line = "error: -: standard input is closed; name a file\n"
+    assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (
+            "compare_runs.py --output_file=s3://a/b one two",
+            "--output_file=s3://a/b: TensorFlow has no s3:// here, but file://, gs://",
+        ),
+        (
+            "build_vocab.py --input_file=~/x --output_file=y",
+            "--input_file={}/x: no suc",
+        ),
+    ],
+)
+def test_programs_refuse_a_file_system_or_a_file_that_is_not_there(
+    tmp_path, command, error
+):
+    """TensorFlow, which lists file systems that are there, is a stub here."""
     (tmp_path / "keras.py").touch()
     (tmp_path / "tensorflow.py").write_text(
         "class io:\n class gfile:\n"
         "  get_registered_schemes = lambda: ['ram', 'file', '', 'gs']\n"
     )
     home = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
-    for path, error in (
-        ("R*.md", "--output_file=s3://a/b: TensorFlow has no s3:// here, but file://"),
-        ("~/x", f"--input_file={tmp_path}/x: no such file"),
-    ):
-        done = subprocess.run(
-            [
-                *(sys.executable, "build_vocab.py"),
-                *(f"--input_file={path}", "--output_file=s3://a/b"),
-            ],
-            cwd=tiny.ROOT,
-            env={**os.environ, **home},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 2 and f"error: {error}" in done.stderr
-        assert done.stderr.count("\n") == 1 + ("loading" in done.stderr)
+    done = subprocess.run(
+        [sys.executable, *command.split()],
+        cwd=tiny.ROOT,
+        env={**os.environ, **home},
+        capture_output=True,
+        text=True,
+    )
+    *loading, line = done.stderr.splitlines()
+    assert done.returncode == 2 and line.startswith(f"error: {error.format(tmp_path)}")
+    assert loading in ([], ["loading TensorFlow ..."])
 
 
 def test_current_folder_that_was_removed_is_said_at_once(tmp_path):
