@@ -1,7 +1,7 @@
 """Mistakes that people make: one line says what is wrong and what to do, at once.
 
-Each case is a command on good input with one thing wrong with it. Mistakes that need no
-TensorFlow: tests/cli/.
+Each case is a command on good input with one thing wrong with it. What settings show
+without data and weights: tests/tasks/settings/test_refusals.py.
 """
 
 import json
@@ -52,11 +52,6 @@ COMMANDS = {
         "--input_file={d}/unmasked.tfrecord --max_seq_length=16 --num_train_steps=2 "
         "--max_predictions_per_seq=3 --objective=replaced_tokens"
     ),
-    "denoising": (
-        "run_pretraining --bert_config_file={d}/model_pairs.json --output_dir={o} "
-        "--vocab_file={d}/model/vocab.txt --input_file={d}/full.tfrecord --do_train "
-        "--objective=denoising --max_seq_length=16 --corruption=infilling"
-    ),
     "convert": "convert_checkpoint --input={d}/model --to=google --output_dir={o}",
     "features": (
         "extract_features --pretrained={d}/model --input_file={d}/lines.txt "
@@ -79,15 +74,9 @@ MISTAKES = {
         "--do_train --class_weights=1,2": "=1,2|2 numbers for 3 classes",
         "--do_train --class_weights=1,2,x": "--class_weights=1,2,x|'x'|correct it",
         "--do_train --evaluate_steps=2 --best_metric=bleu": "=bleu|accuracy|loss",
-        "--do_train --seed=99999999999999999999": "is no seed|up to 4294967295",
-        "--do_train --pretrained=nowhere": "--pretrained=nowhere|no such directory",
         "--do_train --text_b_column=label": "--text_a_column",
-        "--do_train --export_format=litert --export_server_config": "is for SavedMod",
         "--do_train --train_file={d}/folder.tsv": "folder.tsv|cannot be read",
         "--do_train --output_dir={d}/dev.tsv": "--output_dir|dev.tsv|directory",
-        "--do_train --train_file={d}/absent.tsv": "absent.tsv|no such file|check the p",
-        "--do_train --vocab_file={d}/absent": "absent|no such file|beside the check",
-        "--do_train --init_checkpoint={d}/absent": "absent: no such file|bert_model",
         "--do_train --max_seq_length=49": (
             "sequence length 49|up to sequence length 48|bert_config.json|lower --max_"
         ),
@@ -103,25 +92,18 @@ MISTAKES = {
         "--do_train --num_train_epochs=1e20": (
             "--num_train_epochs=1e+20 of 48 training|more than 2,147,483,647|lower"
         ),
-        "--do_train --dev_share=0.2": (
-            "--dev_share=0.2 beside --dev_file={d}/dev.tsv: takes the dev rows from"
-        ),
-        "--do_train --dev_share=0.2 --dev_file= --train_file=": "=0.2: takes|set that",
         "--do_predict": "labels have no names|--labels|label_map.json",
         "--do_eval --do_train --dev_file={d}/odd.tsv": "odd.tsv:2|'terrible'|--labels",
         "--do_train --write_tf_records --pretrained={d}/model_streams "
         "--bert_config_file= --vocab_file= --init_checkpoint=": (
             "--write_tf_records writes a number for each token"
         ),
-        "--do_train --grid=learning_rate=1": "set --do_train and --do_ev",
-        "--do_train --do_eval --grid=learning_rate=1,nan": "=nan|not a finite",
         "--do_train --do_eval --grid=train_batch_size=8,64 --num_train_epochs=0.9": (
             "48 training examples|--train_batch_size=64"
         ),
         "--do_train --profile_steps=1,99": "last step of this run, 72",
         "--do_train --profile_steps=3": "two ascending steps",
         "--do_train --profile_steps=²,3": "--profile_steps=²,3 are not two ascending",
-        "--do_train --write_projector": "add --do_eval",
         "--do_train --label_smoothing=0.1 --teacher=there": (
             "--label_smoothing=0.1 is for rows with one label|--teacher|leave it out"
         ),
@@ -151,9 +133,6 @@ MISTAKES = {
         "--do_train --train_file={d}/train.json --pretrained={d}/one_segment": (
             "one_segment/bert_config.json: type_vocab_size is 1|give single texts or"
         ),
-        "--do_train": "needs a --train_file",
-        "--do_predict": "need a --predict_file",
-        "--do_predict --predict_file={d}/no.json": "no.json: no such",
         "--do_predict --predict_file={d}/bad.json": "bad.json: cannot be read",
         "--do_predict --predict_file={d}/dev.json": "cls/squad/output_weights",
         "--do_predict --predict_file={d}/dev.json --max_query_length=21": (
@@ -176,7 +155,6 @@ MISTAKES = {
         ),
     },
     "tags": {
-        "--do_train --train_file={d}/none": "none: no such file",
         "--do_train --train_file={d}/short.conll": "short.conll:2|1 column",
         "--do_train --train_file={d}/train.conll --do_eval --dev_file={d}/odd.conll": (
             "odd.conll:1|'B-odd'|B-good"
@@ -194,17 +172,12 @@ MISTAKES = {
         ),
     },
     "pairs": {
-        "--train_file=x.tsv": "--train_file=x.tsv: no such file; check the path",
         "--train_file={d}/pairs.tsv --max_target_length=49": "the 48 positions of the",
         "--train_file={d}/pairs.tsv": "pairs.tsv:2: the target is empty",
     },
     "pretraining": {
         "--bert_config_file={d}/one_segment/bert_config.json": "segment_ids=1, not 0 t",
-        "--output_dir=": "--output_dir is missing",
         "--input_file=": "--input_file is missing",
-        "--input_file={d}/none-*": "--input_file={d}/none-*|no",
-        "--eval_input_file={d}/none": "--eval_input_file={d}/none",
-        "--bert_config_file=": "--bert_config_file is missing",
         "--max_seq_length=12": "--max_seq_length=12|max_seq_length=16|masked.tfrecord",
         "--max_predictions_per_seq=20": "=20|max_predictions_per_seq=3",
         "--input_file={d}/cut.tfrecord": "cut.tfrecord|goes beyond the end",
@@ -213,7 +186,6 @@ MISTAKES = {
         "--vocab_file={d}/other.txt": "other.txt|vocab_size",
         "--gradient_accumulation_steps=3": "=8|=3|multiple of 3",
         "--output_dir={d}/other.txt/out": "{d}/other.txt/out|cannot be written",
-        "--seed=-1": "--seed=-1|0 or more",
         "--nodo_train --do_eval": "no trained model in --output_dir|--init_checkpoint",
         "--pack_sequences --jit_compile=true": "shapes vary|leave one of them out",
         "--do_eval --eval_batch_size=2147483648": "=2147483648 exceeds the|records|lo",
@@ -229,20 +201,14 @@ MISTAKES = {
         "--pretrained={d}/model": "is not for BERT, which|set --objective=masked_lm",
         "--objective=masked_lm": "discriminator and its generator; set --objective=re",
     },
-    "denoising": {
-        "--masking=span": "for --objective=masked_lm",
-        "--do_export": "run_seq2seq.py --do_export",
-    },
     "convert": {
         "--head=span": "has no such head (it has: pretraining)",
         "--resize_embeddings=3": " rows and ",
         "--add_tokens=gone.txt": "gone.txt",
         "--vocab_file={d}/other.txt": "give the two files of one release",
-        "--bert_config_file=gone.json": "gone.json: no such file",
         "--output_dir={d}/other.txt": "is a file; name a directory",
         "--output_dir={d}/other.txt/below": "is a file; name a directory",
         "--output_dir=": "--output_dir is empty",
-        "--input=": "--input is missing",
         "--input={d}": "no checkpoint in this directory",
         "--to=hdf5": "hdf5: no format for the weights of BERT",
         "--input={d}/model_streams --to=hugging_face": (
@@ -255,8 +221,6 @@ MISTAKES = {
         ),
     },
     "features": {
-        "--input_file=": "--input_file is empty; name a file",
-        "--output_file=": "--output_file is empty; name a file",
         "--output_file={d}/./lines.txt": "is --input_file",
         "--output_file={d}": "is a directory",
         "--layers=-1,x": "--layers=-1,x are not finite numbers",
@@ -265,12 +229,8 @@ MISTAKES = {
         "--layer_weights=1,x": "--layer_weights=1,x are not finite numbers",
         "--layer_weights=1,nan": "--layer_weights=1,nan are not finite numbers",
         "--max_seq_length=49": "sequence length 49",
-        "--bert_config_file=no.json": "no.json",
-        "--vocab_file=no.txt": "no.txt: no such file; give the file that",
-        "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",
         "--pretrained={d}/one_segment": "lines.txt:2: is a pair of texts|type_voc",
         "--input_file={d}/empty": "empty: is empty",
-        "--pretrained= --bert_config_file={d}/one.conll": "--init_checkpoint is miss",
         "--pretrained={d}/gpt2": "lines.txt:2: is a pair of texts|GPT",
         "--pretrained={d}/gpt2 --pooling=mean --input_file={d}/blank.txt": (
             "blank.txt:3: has no token"
@@ -284,7 +244,6 @@ MISTAKES = {
         "--prompt=a --pretrained={d}/model": "of both directions cannot write",
     },
     "streams": {
-        "--max_seq_length=64": "reads streams of sentences; set --unroll",
         "--pack_sequences": "is for BERT and GPT, and this network is elmo",
         "--objective=left_to_right": "--objective=left_to_right is not for ELMo, which",
         "--num_negative_samples=17": "a sample of 17 words",

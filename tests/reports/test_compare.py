@@ -11,6 +11,7 @@ import pytest
 
 from reports import compare, run_report
 from reports.pages import record
+from tests import tiny
 from tests.reports import example_runs
 
 NAMES = ("first", "second")
@@ -87,15 +88,13 @@ def test_what_cannot_be_compared_is_refused(change, message):
         compare.compare(run_of(), other, NAMES)
 
 
-def test_program_prints_and_writes_a_page(tmp_path, capsys):
+def test_program_prints_and_writes_a_page(tmp_path):
     for name, wrong_every in (("a", 5), ("b", 10)):
         rows = example_runs.rows(wrong_every=wrong_every, first_text=example_runs.EVIL)
         run_report.write(rows, str(tmp_path / name), **example_runs.facts())
     places = [str(tmp_path / name) for name in ("a", "b")]
     page = tmp_path / "c.html"
-    capsys.readouterr()
-    compare._main(["compare", *places], str(page))
-    out = capsys.readouterr().out
+    out = tiny.run_program("compare_runs", f"--output_file={page}", *places).out
     assert "accuracy  0.8000  0.9000  +0.1000" in out and "  clear" in out
     assert "only the second 6, neither 6; McNemar's exact test: p = 0.03125" in out
     assert "no flag differs" in out
@@ -146,11 +145,7 @@ def write_changed(path, **changes):
         ),
     ],
 )
-def test_directory_without_a_record_is_one_line(tmp_path, capsys, prepare, message):
+def test_directory_without_a_record_is_one_line(tmp_path, prepare, message):
     prepare(tmp_path / "report.json")
-    with pytest.raises(SystemExit, match="2"):
-        compare._main(["compare", str(tmp_path), str(tmp_path)], None)
-    assert message in (err := capsys.readouterr().err) and err.count("\n") == 1
-    with pytest.raises(SystemExit, match="2"):
-        compare._main(["compare", "a"], None)
-    assert "give those of two runs" in capsys.readouterr().err
+    done = tiny.run_program("compare_runs", tmp_path, tmp_path)
+    assert done.code == 2 and message in done.err and done.err.count("\n") == 1

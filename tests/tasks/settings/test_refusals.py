@@ -88,6 +88,9 @@ REFUSED = {
         "--grid=train_batch_size=0": (
             "--grid: train_batch_size=0: --train_batch_size=0 is below 1; give"
         ),
+        "--grid=learning_rate=1,nan": (
+            "--grid: learning_rate=nan: --learning_rate=nan is not a finite number"
+        ),
         "--grid=adam_bias_correction=x": (
             "--grid: adam_bias_correction=x: give true or false"
         ),
@@ -399,6 +402,7 @@ REFUSED = {
             "--engine=beam does not run on TPU; leave out one of them"
         ),
         "--engine=beam --lines_per_shard=2": None,
+        "--init_checkpoint=no": "--init_checkpoint=no: no such file; give a prefix suc",
         "--batch_size=0": "flag --batch_size=0: 0 is not",
     },
     "extract_features, run_predictor": {
@@ -417,6 +421,7 @@ REFUSED = {
         "--input= --pretrained=gs://m": None,
         "--input=no": "--input=no: no such file; give a prefix such as DIR/bert_model",
         "--vocab_file=no": f"--vocab_file=no: {NO_FILE}",
+        "--bert_config_file=no": f"--bert_config_file=no: {NO_FILE}",
         "--resize_embeddings=-1": "flag --resize_embeddings=-1: -1 is not",
     },
     "run_predictor": {
