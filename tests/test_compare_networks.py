@@ -90,8 +90,8 @@ def test_comparison_runs_and_runs_again(tmp_path):
         assert done.returncode == 0, done.stderr[-3000:]
         tables.append(done.stdout)
     assert tables[0] == tables[1]
-    titles, _, *rows = (line.split("|")[1:-1] for line in tables[0].splitlines())
-    assert [row[0].strip() for row in rows] == ["BERT", "GPT", "ELMo"]
-    assert titles[1].strip() == "classifier: eval_accuracy"
-    cells = [cell.strip() for row in rows for cell in row[1:]]
+    titles, *rows = (re.split(r" {2,}", line) for line in tables[0].splitlines())
+    assert titles == ["", "classifier: eval_accuracy", "tagger: eval_f1"]
+    assert [row[0] for row in rows] == ["BERT", "GPT", "ELMo"]
+    cells = [cell for row in rows for cell in row[1:]]
     assert len(cells) == 6 and all(re.fullmatch(r"[\d.]+ ± [\d.e-]+", c) for c in cells)

@@ -168,7 +168,7 @@ def _serving(record, where):
 
 
 def _flag(name, value):
-    value = ",".join(value) if isinstance(value, list) else value
+    value = ",".join(map(str, value)) if isinstance(value, list) else value
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no{name}"
     return f"--{name}={shlex.quote(str(value))}"
