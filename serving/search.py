@@ -63,8 +63,8 @@ class Index:
     the queries that were longer than the model reads.
     """
 
-    def __init__(self, shards: search_index.Shards, encoder: search_encoders.Encoder):
-        self._shards, self._encoder, self.num_cut = shards, encoder, 0
+    def __init__(self, store: search_index.Store, encoder: search_encoders.Encoder):
+        self._store, self._encoder, self.num_cut = store, encoder, 0
 
     @classmethod
     def open(cls, index_dir: str, source: search_encoders.Source = _BUILT) -> "Index":
@@ -75,15 +75,18 @@ class Index:
                 or the model computes other vectors than the index has.
         """
         index_dir = remote_files.resolve(index_dir, "index_dir")
-        shards = search_index.Shards(index_dir)
-        built = search_encoders.Source(**shards.plan["model"])
+        store = search_index.Store(index_dir)
+        built = search_encoders.Source(**store.settings["model"])
         if not (source.pretrained or source.export_dir):
             model = built.pretrained or built.export_dir
             progress.print_line(f"loading {model}, the model that {index_dir} names")
             source = built._replace(pooling=source.pooling)
         pooling, length = source.pooling or built.pooling, built.max_seq_length
         source = source._replace(pooling=pooling, max_seq_length=length)
-        encoder, vectors = search_encoders.open_source(source), shards.plan["vectors"]
+        encoder, vectors = (
+            search_encoders.open_source(source),
+            store.settings["vectors"],
+        )
         for key in {**encoder.identity, **vectors}:
             if (value := encoder.identity.get(key)) != vectors.get(key):
                 raise errors.InputError(
@@ -92,21 +95,39 @@ class Index:
                     f"{source.export_dir or source.pretrained} {key}={value}; give the "
                     "model of the index, or build another index"
                 )
-        return cls(shards, encoder)
+        return cls(store, encoder)
 
     def __len__(self) -> int:
-        return len(self._shards)
+        return len(self._store)
 
     @property
     def max_seq_length(self) -> int | None:
         """Tokens of a text or query that the model reads; None of an export."""
         return self._encoder.identity.get("max_seq_length")
 
-    def add(self, input_file: str) -> int:
-        """Adds the texts of a file that the index lacks; returns how many there are."""
+    def add(self, input_file: str, *, replace: bool = False) -> int:
+        """Adds the texts of a file that the index lacks; returns how many it has then.
+
+        If another text has the id of one of them, this one is to `replace` it.
+
+        Raises:
+            InputError: there is one, and it is not to be replaced.
+        """
         input_file = remote_files.resolve(input_file, "input_file")
-        search_index.add(self._shards, self._encoder, input_file)
-        self._shards = search_index.Shards(self._shards.index_dir)
+        search_index.add(self._store, self._encoder, input_file, replace=replace)
+        return self._open_again()
+
+    def remove(self, ids: str | Sequence[str]) -> int:
+        """Removes the texts with these ids; returns how many the index has then.
+
+        Raises:
+            InputError: it has no text with one of them; then it removes none.
+        """
+        search_index.remove(self._store, encoding.listed("ids", ids))
+        return self._open_again()
+
+    def _open_again(self):
+        self._store = search_index.Store(self._store.index_dir)
         self.__dict__.pop("_approximate", None)
         return len(self)
 
@@ -156,12 +177,14 @@ class Index:
                 raise errors.InputError(
                     f"query {number}: {text!r:.40} has no token; write words in it"
                 )
+        if not len(self):
+            return [[] for _ in texts]
         find = self._approximate if approximate else self._exact
         num_best = top_k
         if reranker:
             num_best = count_candidates(top_k, num_candidates)
         rows, count = [], min(_FACTOR * num_best + _MORE, len(self))
-        prompted = [self._shards.plan["prompts"]["query"] + text for text in texts]
+        prompted = [self._store.settings["prompts"]["query"] + text for text in texts]
         for first in range(0, len(texts), _QUERIES):
             if not is_wanted():
                 break
@@ -182,25 +205,30 @@ class Index:
         return reranked
 
     def _exact(self, vectors, count):
-        return search.nearest(vectors, self._shards.blocks(), count)[0]
+        indices, _ = search.nearest(vectors, self._store.blocks(), count)
+        return self._store.places(indices)
 
     @functools.cached_property
     def _approximate(self):
-        return search_graph.read(self._shards)
+        return search_graph.read(self._store)
 
     def _ranked(self, queries, candidates, top_k):
-        """The best of some indices [Q, C] by exact cosines; -1 stands for none."""
-        indices = np.unique(candidates[candidates >= 0])
-        corpus = self._shards.gather(indices).astype(np.float64)
+        """The best of some places [Q, C] by exact cosines; -1 stands for none."""
+        places = np.unique(candidates[candidates >= 0])
+        corpus = self._store.gather(places).astype(np.float64)
         ranked = []
         for query, row in zip(queries, candidates, strict=True):
             row = np.sort(row[row >= 0])
-            chosen = corpus[np.searchsorted(indices, row)]
+            chosen = corpus[np.searchsorted(places, row)]
             cosines = np.einsum("cw,w->c", chosen, query).astype(np.float32)
             order = np.argsort(-cosines, kind="stable")[:top_k]
             ranked.append([*zip(row[order].tolist(), cosines[order], strict=True)])
-        texts = self._shards.texts([index for row in ranked for index, _ in row])
-        return [[_neighbour(texts[i], float(c)) for i, c in row] for row in ranked]
+        texts = self._store.texts(place for row in ranked for place, _ in row)
+        # Another process may have removed some.
+        return [
+            [_neighbour(texts[i], float(c)) for i, c in row if i in texts]
+            for row in ranked
+        ]
 
 
 def _neighbour(row, cosine):

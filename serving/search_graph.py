@@ -13,6 +13,7 @@ from serving import search_index
 from terminal import progress
 
 _NEIGHBOURS, _BUILD_WIDTH, _LEAST_WIDTH = 32, 100, 256  # M, efConstruction, efSearch
+_ADDED = 1 << 14  # vectors at a time
 
 
 def _import() -> Any:
@@ -26,24 +27,23 @@ def _import() -> Any:
     return faiss
 
 
-def build(shards: search_index.Shards) -> None:
+def build(store: search_index.Store) -> None:
     """Writes the graph of all vectors of an index, or extends the one it has."""
-    faiss, path = _import(), os.path.join(shards.index_dir, search_index.GRAPH)
+    faiss, path = _import(), os.path.join(store.index_dir, search_index.GRAPH)
     if os.path.exists(path):
         graph = _read(faiss, path)
     else:
-        width, metric = shards.plan["vectors"]["width"], faiss.METRIC_INNER_PRODUCT
+        width, metric = store.settings["vectors"]["width"], faiss.METRIC_INNER_PRODUCT
         graph = faiss.IndexHNSWFlat(width, _NEIGHBOURS, metric)
         graph.hnsw.efConstruction = _BUILD_WIDTH
-    done, num_linked = 0, graph.ntotal
-    if num_linked >= len(shards):
+    total = store.num_vectors
+    if graph.ntotal >= total:
         return
     with progress.Progress("linking: text") as report:
-        for block in shards.blocks():
-            report(done, len(shards))
-            if new := block[max(num_linked - done, 0) :].shape[0]:
-                graph.add(np.ascontiguousarray(block[-new:]))
-            done += len(block)
+        while (done := graph.ntotal) < total:
+            report(done, total)
+            places = np.arange(done, min(done + _ADDED, total))
+            graph.add(store.gather(places))
     with atomic_files.replacing(path) as (temporary,):
         try:
             faiss.write_index(graph, temporary)
@@ -51,22 +51,26 @@ def build(shards: search_index.Shards) -> None:
             raise atomic_files.unwritable(path, error) from error
 
 
-def read(shards: search_index.Shards) -> Any:
-    """A function of queries float32 [Q, W] and a count to indices int64 [Q, count].
+def read(store: search_index.Store) -> Any:
+    """A function of queries float32 [Q, W] and a count to places int64 [Q, count].
 
-    An index of -1 stands for none.
+    A place of -1 stands for none.
 
     Raises:
         InputError: there is no graph of this index, or faiss is not installed.
     """
-    faiss, path = _import(), os.path.join(shards.index_dir, search_index.GRAPH)
+    faiss, path = _import(), os.path.join(store.index_dir, search_index.GRAPH)
     graph = _read(faiss, path)
-    if graph.ntotal != len(shards):
-        _fail(path, f"has {graph.ntotal} vectors, and the index {len(shards)}")
+    if graph.ntotal != store.num_vectors:
+        _fail(path, f"has {graph.ntotal} vectors, and the index {store.num_vectors}")
+
+    there = None
+    if len(store.removed):
+        there = faiss.IDSelectorNot(faiss.IDSelectorBatch(store.removed))
 
     def candidates(queries, count):
         width = max(_LEAST_WIDTH, 2 * count)
-        settings = faiss.SearchParametersHNSW(efSearch=width)
+        settings = faiss.SearchParametersHNSW(efSearch=width, sel=there)
         return graph.search(queries, count, params=settings)[1]
 
     return candidates

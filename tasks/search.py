@@ -24,7 +24,7 @@ def run(settings: SearchSettings, *texts: str, door: doors.Door | None = None) -
     """Builds an index if there is an input; answers queries, or serves at `door`."""
     path, queries = settings.queries_file, [*texts]
     answers = bool(path or queries or settings.serve)
-    if not (settings.input_file or answers):
+    if not (settings.input_file or settings.remove or answers):
         raise errors.InputError(
             'give --input_file=FILE for a build, --serve, or queries: "one" "another"'
         )
@@ -42,6 +42,11 @@ def run(settings: SearchSettings, *texts: str, door: doors.Door | None = None) -
     if settings.reranker:  # before a build of hours
         opened = reranking.open_source(settings.reranker, settings.reranker_label)
         reranker = opened.rerank
+    if settings.remove:
+        search_index.remove(
+            search_index.Store(str(settings.index_dir)), settings.remove
+        )
+        print(f"removed: {', '.join(settings.remove)}")
     if settings.input_file:
         build(settings, model)
     lines = [row.text for row in corpora.read_texts(path)] if path else []
@@ -58,7 +63,8 @@ def build(settings: SearchSettings, model: search_encoders.Source) -> None:
     """Builds the index that the settings describe, or adds texts to it."""
     started, index_dir = time.monotonic(), str(settings.index_dir)
     if settings.add:
-        search.Index.open(index_dir, model).add(str(settings.input_file))
+        index = search.Index.open(index_dir, model)
+        index.add(str(settings.input_file), replace=settings.replace)
     else:
         size = settings.passage_tokens
         search_index.build(
@@ -73,14 +79,12 @@ def build(settings: SearchSettings, model: search_encoders.Source) -> None:
             passages=size
             and search_passages.Size(size, settings.passage_stride or size),
         )
-    shards = search_index.Shards(index_dir)
-    if settings.approximate or shards.has_graph:
-        search_graph.build(shards)
-    kind = "passages" if shards.plan.get("passages") else "texts"
-    width, took = shards.plan["vectors"]["width"], time.monotonic() - started
-    print(
-        f"index: {index_dir}, {len(shards)} {kind} of {width} numbers in {took:.1f} s"
-    )
+    store = search_index.Store(index_dir)
+    if settings.approximate or store.has_graph:
+        search_graph.build(store)
+    kind = "passages" if store.settings["passages"] else "texts"
+    width, took = store.settings["vectors"]["width"], time.monotonic() - started
+    print(f"index: {index_dir}, {len(store)} {kind} of {width} numbers in {took:.1f} s")
 
 
 def answer(

@@ -53,7 +53,7 @@ DIRECTORIES = {
     "training": lambda path: entered(training_in(path)),
     "export": save_export,
     "addition": lambda path: search_index.add(
-        types.SimpleNamespace(index_dir=path, plan=None), None, "more.txt"
+        types.SimpleNamespace(index_dir=path), None, "more.txt"
     ),
 }
 

@@ -1,6 +1,7 @@
 """Settings of an index of texts, and of queries to it."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
 from contract import errors
@@ -31,6 +32,14 @@ class SearchSettings(server_settings.Server, retrieval.TextPooling):
     )
     add: bool = fields.data(
         False, "Add the texts of --input_file to an index that is there."
+    )
+    replace: bool = fields.data(
+        False,
+        "Of --add: replace other texts that have the same ids.",
+        only_with={"add": True},
+    )
+    remove: Sequence[str] = fields.data(
+        (), "Id of a text to remove from the index, once for each.", repeats=True
     )
     queries_file: str | None = fields.data(
         None, "File with a query on each line, or JSONL.", path=True
@@ -119,6 +128,10 @@ class SearchSettings(server_settings.Server, retrieval.TextPooling):
                     "one; leave it out",
                 )
                 for name in ("pooling", "max_seq_length")
+            ),
+            (
+                self.remove and self.input_file and not self.add,
+                "--remove is for an index that is there; leave it out, or set --add",
             ),
             (
                 self.add and self.approximate,

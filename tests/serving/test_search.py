@@ -1,11 +1,12 @@
 """Tests of run_search.py: builds, files, exact and approximate answers, bad input."""
 
+import contextlib
 import functools
 import gzip
 import json
 import pathlib
 import shutil
-import zlib
+import sqlite3
 
 import numpy as np
 import pytest
@@ -35,16 +36,17 @@ def texts_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(model_dir, texts_file, tmp_path_factory):
-    """An index of three shards of the tiny model."""
+    """An index of the tiny model, written in three steps."""
     path = tmp_path_factory.mktemp("built") / "index"
     build(path, texts_file, model_dir)
     return path
 
 
-def build(path, texts_file, model_dir, **options):
+def build(path, texts_file, model_dir, *, rows_at_once=10, **options):
     source = search_encoders.Source(model_dir)
-    settings = {"texts_per_shard": 10, **options}
-    return search_index.build(str(path), str(texts_file), source, **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_index, "_ROWS_AT_ONCE", rows_at_once)
+        search_index.build(str(path), str(texts_file), source, **options)
 
 
 def unit(vectors):
@@ -84,7 +86,7 @@ def random_index(table, tmp_path):
     path.write_text("".join(f"{word}\n" for word in vectors))
 
     def make(name, **options):
-        build(tmp_path / name, path, "any", texts_per_shard=1024, **options)
+        build(tmp_path / name, path, "any", rows_at_once=1024, **options)
         return search.Index.open(str(tmp_path / name))
 
     arrays = (unit(np.array(list(each.values()))) for each in (vectors, queries))
@@ -138,7 +140,7 @@ def test_answers_are_those_of_bert_load(built, model_dir):
 def test_pooling_changes_the_vectors(model_dir, texts_file, built, tmp_path):
     plain = search.Index.open(str(built)).query("a great film", 24)
     source = search_encoders.Source(model_dir, pooling="cls")
-    search_index.build(str(tmp_path / "cls"), texts_file, source, texts_per_shard=10)
+    search_index.build(str(tmp_path / "cls"), texts_file, source)
     rows = search.Index.open(str(tmp_path / "cls")).query("a great film", 24)[0]
     cosines = {text_id: cosine for text_id, _, cosine in rows}
     apart = max(abs(cosines[text_id] - cosine) for text_id, _, cosine in plain[0])
@@ -182,9 +184,9 @@ def test_modules_of_a_directory_count(model_dir, texts_file, tmp_path):
         (directory / file).parent.mkdir(exist_ok=True)
         (directory / file).write_text(json.dumps(value))
     build(tmp_path / "index", texts_file, str(directory))
-    plan = json.loads((tmp_path / "index" / "index.json").read_text())
-    assert plan["prompts"] == {"query": "sea ", "passage": "shop "}
-    vectors = plan["vectors"]
+    settings = search_index.Store(str(tmp_path / "index")).settings
+    assert settings["prompts"] == {"query": "sea ", "passage": "shop "}
+    vectors = settings["vectors"]
     assert (vectors["pooling"], vectors["max_seq_length"]) == ("max", 6)
     model = bert.load(str(directory))
     corpus = model.embed(TEXTS, prompt="shop ")
@@ -198,8 +200,9 @@ def test_lines_rows_and_gzip(table, tmp_path):
     table({word: [i + 1, 1] for i, word in enumerate(["a", "b", "b c", "d"])})
     lines = tmp_path / "texts.txt.gz"
     lines.write_bytes(gzip.compress("a\r\n\n \u200b\u0301\nb\n".encode()))
-    assert build(tmp_path / "lines", lines, "any")["texts"]["num_texts"] == 2
+    build(tmp_path / "lines", lines, "any")
     index = search.Index.open(str(tmp_path / "lines"))
+    assert len(index) == 2
     rows = index.neighbours("d")[0]
     assert [(row.text_id, row.text, row.line) for row in rows] == [
         ("4", "b", 4),
@@ -226,7 +229,7 @@ def test_copies_of_a_text_come_by_line(table, tmp_path):
     calls = table({"copy": copy, "other": other, "query": copy + rng.normal(size=48)})
     path = tmp_path / "texts.txt"
     path.write_text("copy\n" * 9001)
-    build(tmp_path / "index", path, "any", texts_per_shard=4096)
+    build(tmp_path / "index", path, "any", rows_at_once=4096)
     assert [len(texts) for texts in calls] == [1, 1, 1]
     index = search.Index.open(str(tmp_path / "index"))
     first = [str(line) for line in range(1, 8)]
@@ -234,7 +237,7 @@ def test_copies_of_a_text_come_by_line(table, tmp_path):
     assert ids(index.query(["query", "copy"] * 2, 7)) == [first] * 4
     # The twin: a text that is nearer than the copies comes before them.
     path.write_text("copy\n" * 9000 + "other\n")
-    build(tmp_path / "twin", path, "any", texts_per_shard=4096)
+    build(tmp_path / "twin", path, "any", rows_at_once=4096)
     nearest = search.Index.open(str(tmp_path / "twin")).query(["other"], 7)
     assert ids(nearest) == [["9001", *first[:6]]]
 
@@ -280,7 +283,7 @@ def test_graph_finds_most_neighbours(random_index, tmp_path):
         errors.InputError, match=r"graph.faiss: cannot be read .*build the "
     ):
         index.query(names, 10, approximate=True)
-    search_graph.build(index._shards)
+    search_graph.build(index._store)
     exact, near = (
         index.neighbours(names, 10, approximate=value) for value in (False, True)
     )
@@ -307,48 +310,50 @@ class Killed(BaseException):
     pass
 
 
+def contents(path):
+    """The rows and settings of an index as SQL, and the bytes of its other files."""
+    with contextlib.closing(sqlite3.connect(path / "index.sqlite")) as db:
+        return [*db.iterdump()], {**tiny.listing(path), "index.sqlite": b""}
+
+
+def dies(function, count):
+    """The function, whose call of this number is the last."""
+    left = iter(range(count - 1))
+
+    def dying(*arguments):
+        results = function(*arguments)
+        if next(left, None) is None:
+            raise Killed
+        return results
+
+    return dying
+
+
+@pytest.mark.parametrize("name", ["_encode", "_write_array"])
 @pytest.mark.parametrize("quantization", search_index.QUANTIZATIONS)
 def test_killed_build_goes_on_with_the_same_bytes(
-    quantization, texts_file, tmp_path, monkeypatch, table
+    quantization, name, texts_file, tmp_path, monkeypatch, table
 ):
-    rng, model_dir = np.random.default_rng(2), "any"
-    table({text: rng.normal(size=16) for text in TEXTS})
-    whole = tmp_path / "whole"
-    build(whole, texts_file, model_dir, quantization=quantization)
-    expected = tiny.listing(whole)
-    assert "building.json" not in expected
-    path, written, dies_at = tmp_path / "index", [], [1]
-    before = search_index._write_shard
-
-    def write(index_dir, number, *arguments):
-        if number in dies_at:
-            raise Killed
-        written.append(number)
-        before(index_dir, number, *arguments)
-
-    def build_again(**more):
-        options = {"quantization": quantization, **more}
-        build(path, texts_file, model_dir, **options)
-
-    monkeypatch.setattr(search_index, "_write_shard", write)
-    with pytest.raises(Killed):
-        build_again()
-    names = {*tiny.listing(path)}
-    assert "building.json" in names and "index.json" not in names
+    rng, options = np.random.default_rng(2), {"quantization": quantization}
+    calls = table({text: rng.normal(size=16) for text in TEXTS})
+    whole, path = tmp_path / "whole", tmp_path / "index"
+    build(whole, texts_file, "any", **options)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(search_index, name, dies(getattr(search_index, name), 3))
+        build(path, texts_file, "any", **options)
     with pytest.raises(errors.InputError, match="there is no whole index; build it"):
         search.Index.open(str(path))
-    refuse("texts.txt: texts_per_shard=10, not 5; ", build_again, texts_per_shard=5)
-    (path / "00001.vectors.npy.incomplete").write_bytes(b"half")
-
-    dies_at.clear()
-    build_again()
-    assert written == [0, 1, 2] and tiny.listing(path) == expected
-    (path / "00001.vectors.npy").unlink()
-    (path / "00002.texts.jsonl").write_bytes(b"")
-    build_again()
-    assert written == [0, 1, 2, 1, 2] and tiny.listing(path) == expected
-    build_again()
-    assert written == [0, 1, 2, 1, 2]
+    other = {"prompts": {"query": "a"}}
+    refuse("prompts.query='', not 'a'; ", build, path, texts_file, "any", **other)
+    calls.clear()
+    build(path, texts_file, "any", **options)
+    # Two arrays are written for each ten texts.
+    done = 10 if (name, quantization) == ("_write_array", "int8") else 20
+    assert calls == [TEXTS[i : i + 10] for i in range(done, 24, 10)]
+    assert contents(path) == contents(whole)
+    calls.clear()
+    build(path, texts_file, "any", **options)
+    assert calls == [] and contents(path) == contents(whole)
 
 
 def refuse(text, function, *arguments, **options):
@@ -370,13 +375,13 @@ def test_vectors_in_memory_change_no_bit(built, monkeypatch):
     for size in (1, 50, 10**9):
         monkeypatch.setattr(search, "_CANDIDATES", size)
         assert index.neighbours(TEXTS, 3) == expected
-    gather = search_index.Shards.gather
+    gather = search_index.Store.gather
 
-    def counted(shards, rows):
-        sizes.append(len(rows))
-        return gather(shards, rows)
+    def counted(store, places):
+        sizes.append(len(places))
+        return gather(store, places)
 
-    monkeypatch.setattr(search_index.Shards, "gather", counted)
+    monkeypatch.setattr(search_index.Store, "gather", counted)
     monkeypatch.setattr(search, "_CANDIDATES", 1)
     index.neighbours(TEXTS, 3)
     assert len(sizes) == len(TEXTS)  # a query at a time
@@ -415,131 +420,47 @@ def test_index_of_another_model_is_refused(built, model_dir, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("00001.vectors.npy", None, "00001.vectors.npy: num_bytes=1408, but no file"),
-        ("00001.shard.json", b"{}", "00001.shard.json: num_bytes=None is not an obj"),
-        ("00002.texts.jsonl", b"[]\n", "but 3; remove 00002.shard.json"),
-        ("00000.vectors.npy", "flip", "00000.vectors.npy: is damaged, its checksum"),
-        ("00000.rows.npy", "flip", "00000.rows.npy: is damaged, its checksum"),
-        ("00000.texts.jsonl", "flip", "00000.texts.jsonl: is damaged, its checksum"),
-        ("index.json", b"{", "index.json: cannot be read ("),
-        ("index.json", b'{"format_version": 9}', "format_version=9 is not that of a"),
-        ("index.json", None, "there is no whole index; build it by --input_file"),
+        ("00000.vectors.npy", None, "00000.vectors.npy: cannot be read ("),
+        ("00000.vectors.npy", b"", "00000.vectors.npy: cannot be read ("),
+        ("00000.vectors.npy", 1500, "00000.vectors.npy: cannot be read ("),
+        ("00000.vectors.npy", np.zeros((23, 32), "f4"), "it has float32 (23, 32), not"),
+        ("00000.vectors.npy", np.zeros((24, 32)), "it has float64 (24, 32), not fl"),
+        ("00000.vectors.npy", np.array([{}] * 24, object), "vectors.npy: cannot be re"),
+        ("00000.vectors.npy", np.full((24, 32), np.nan, "f4"), "corpus vector 0, "),
+        ("index.sqlite", b"{" * 5000, "index.sqlite: cannot be read (file is not a "),
+        ("index.sqlite", 9000, "index.sqlite: cannot be read (database disk image is "),
+        ("index.sqlite", b"", "there is no whole index; build it by --input_file"),
+        ("index.sqlite", None, "holds no index but 00000.vectors.npy; "),
     ],
 )
 def test_damaged_file_is_one_line(name, content, text, built, tmp_path):
     path = shutil.copytree(built, tmp_path / "index")
-    if content is None:
-        (path / name).unlink()
-        (path / "building.json").write_text("{}")
-    elif content == "flip":
-        raw = bytearray((path / name).read_bytes())
-        raw[-20] ^= 1
-        (path / name).write_bytes(raw)
-    else:
+    (path / name).unlink()
+    if isinstance(content, np.ndarray):
+        np.save(path / name, content)
+    elif isinstance(content, int):
+        (path / name).write_bytes((built / name).read_bytes()[:content])
+    elif content is not None:
         (path / name).write_bytes(content)
     refuse(text, lambda: search.Index.open(str(path)).query(TEXTS[:2], 24))
 
 
-NUMBERS = (None, [], {}, "600", -5, 600.0, 1e30, True, 1 << 40)
-OTHER = (5, [], {})
-DAMAGES = [
-    ("index.json", "texts", (None, [], {}, "a", 5)),
-    ("index.json", "texts.num_texts", (*NUMBERS, 0, 10, 20, 25, 31)),
-    ("index.json", "texts.digest", (None, *OTHER)),
-    ("index.json", "texts_per_shard", (*NUMBERS, 0, 9, 16384.5, "a")),
-    ("index.json", "model", (None, {}, {"another": "a"}, "a", [])),
-    ("index.json", "model.another", ("a", {})),
-    ("index.json", "model.pretrained", (None, *OTHER)),
-    ("index.json", "model.export_dir", ("a", *OTHER)),
-    ("index.json", "model.max_seq_length", ("a", 0, 1.5)),
-    ("index.json", "prompts", (None, 5, {}, {"query": "", "passage": "", "a": ""})),
-    ("index.json", "prompts.query", (None, *OTHER)),
-    ("index.json", "vectors", (None, [], {}, 5)),
-    ("index.json", "vectors.width", (*NUMBERS, 15)),
-    ("index.json", "quantization", (None, "int4", "int8", [], {})),
-    ("index.json", "format_version", (None, 2, 1.0, "1")),
-    ("index.json", "file", (None, 5)),
-    ("00001.shard.json", "num_bytes", (None, [], 5, {})),
-    ("00001.shard.json", "num_bytes.rows.npy", (None, -1, 5, "288", 288.0)),
-    ("00001.shard.json", "checksums", (None, [], 5, {})),
-    ("00001.shard.json", "checksums.vectors.npy", (None, -1, 5, "5", 1 << 32)),
-    ("00001.shard.json", "checksums.texts.jsonl", (-1, 5, "5")),
-    ("00001.shard.json", "num_cut", (-1, 0.5, "5")),
-]
-
-
-def read_all(path):
-    shards = search_index.Shards(str(path))
-    return np.concatenate([*shards.blocks()]), shards.texts(range(len(shards)))
-
-
-@pytest.mark.parametrize(("name", "field", "values"), DAMAGES)
-def test_every_field_of_an_index_is_checked(name, field, values, built, tmp_path):
+def test_index_of_another_version_is_refused(built, texts_file, tmp_path, table):
+    table({"a": [1.0, 0.0]})
     path = shutil.copytree(built, tmp_path / "index")
-    assert len(read_all(path)[1]) == 24
-    content = json.loads((path / name).read_text())
-    keys = field.split(".", maxsplit=1)
-    for value in values:
-        damaged = json.loads(json.dumps(content))
-        part = damaged[keys[0]] if len(keys) == 2 else damaged
-        part[keys[-1]] = value
-        (path / name).write_text(json.dumps(damaged))
-        # A number that fits may disagree with the files.
-        refuse(f"{path}/", read_all, path)
-    if None in values:
-        part.pop(keys[-1])  # absent
-        (path / name).write_text(json.dumps(damaged))
-        refuse(f"{name}: ", read_all, path)
-
-
-def test_arrays_of_another_form_are_refused(built, tmp_path):
-    path = shutil.copytree(built, tmp_path / "index")
-    record = json.loads((path / "00001.shard.json").read_text())
-
-    def replace(name, array):
-        np.save(path / name, array)
-        key = name.removeprefix("00001.")
-        record["num_bytes"][key] = (path / name).stat().st_size
-        record["checksums"][key] = zlib.crc32(np.ascontiguousarray(array))
-        (path / "00001.shard.json").write_text(json.dumps(record))
-
-    rows, vectors = (np.load(path / f"00001.{n}.npy") for n in ("rows", "vectors"))
-    replace("00001.rows.npy", rows)
-    assert len(read_all(path)[1]) == 24
-    for name, array, text in (
-        ("rows", rows.T.copy(), "has int64 of (2, 10), not (10, 2); remove 00001"),
-        ("rows", rows[:, 0], "has int64 of (10,), not (10, 2); "),
-        ("rows", rows.astype(np.int32), "has int32 of (10, 2), not "),
-        ("vectors", np.asfortranarray(vectors), "has float32 of (10, 32), not "),
-        ("vectors", vectors * np.nan, "vectors.npy: has a number that is not finite; "),
-    ):
-        replace(f"00001.{name}.npy", array)
-        refuse(text, read_all, path)
-        replace(f"00001.{name}.npy", vectors if name == "vectors" else rows)
-    replace("00001.rows.npy", np.array([[{}] * 2] * 10, object))
-    refuse("00001.rows.npy: cannot be read (", read_all, path)
-
-
-def test_int8_index_compares_both_kinds_of_vectors(random_index, tmp_path):
-    make, names, *_ = random_index
-    make("index", quantization="int8")
-    for file in ("vectors", "int8"):
-        path = shutil.copytree(tmp_path / "index", tmp_path / file)
-        raw = (path / f"00002.{file}.npy").read_bytes()
-        (path / f"00002.{file}.npy").write_bytes(raw[:128] + bytes(len(raw) - 128))
-        index = search.Index.open(str(path))
-        refuse(f"00002.{file}.npy: is damaged, its checksum", index.query, names, 10)
-
-
-def test_index_without_checksums_of_texts_opens_with_a_line(built, tmp_path, caplog):
-    path = shutil.copytree(built, tmp_path / "index")
-    expected = read_all(path)[1]
-    assert "no checksums of texts" not in caplog.text
-    record = json.loads((path / "00001.shard.json").read_text())
-    del record["num_cut"], record["checksums"]["texts.jsonl"]
-    (path / "00001.shard.json").write_text(json.dumps(record))
-    assert read_all(path)[1] == expected
-    assert f"{path}: an earlier version wrote no checksums of texts; " in caplog.text
+    with contextlib.closing(sqlite3.connect(path / "index.sqlite")) as db:
+        db.execute("PRAGMA user_version = 9")
+    message = "index.sqlite: user_version=9 is not that of an index of this version, 2;"
+    for use in (search.Index.open, lambda path: build(path, texts_file, "any")):
+        refuse(message, use, str(path))
+    for name in ("index.json", "building.json"):  # of version 1
+        path = tmp_path / name
+        path.mkdir()
+        (path / name).write_text('{"format_version": 1}')
+        message = "holds an index of an earlier version; remove the directory, and "
+        for use in (search.Index.open, lambda path: build(path, texts_file, "any")):
+            refuse(message, use, str(path))
+        assert [*path.iterdir()] == [path / name]
 
 
 def test_build_reports_batches_and_counts_cut_texts(
@@ -555,12 +476,12 @@ def test_build_reports_batches_and_counts_cut_texts(
     monkeypatch.setattr(search_encoders, "_BATCH_TEXTS", 4)
     source = search_encoders.Source(model_dir, max_seq_length=4)
     path = tmp_path / "index"
-    search_index.build(str(path), texts_file, source, texts_per_shard=10)
+    monkeypatch.setattr(search_index, "_ROWS_AT_ONCE", 10)
+    search_index.build(str(path), texts_file, source)
     assert capsys.readouterr().out == "texts: 24 cut to 4 tokens (--max_seq_length)\n"
     done = [done for name, done, total in reports if (name, total) == _ENCODING]
     assert done == [0, 2, 6, 10, 10, 12, 16, 20, 20, 24, 24]
-    (path / "00002.texts.jsonl").unlink()
-    search_index.build(str(path), texts_file, source, texts_per_shard=10)
+    search_index.build(str(path), texts_file, source)
     assert "texts: 24 cut to 4 " in capsys.readouterr().out
     assert search.Index.open(str(path))._encoder.identity["max_seq_length"] == 4
     err = capsys.readouterr().err
@@ -581,7 +502,8 @@ def test_double_ids_and_vectors_that_are_not_finite_are_refused(table, tmp_path)
     texts.write_text('{"text": "a"}\n{"text": "nan"}\n')
     refuse("line 2: its vector is not finite; ", build, tmp_path / "i", texts, "any")
     texts.write_text('{"text": "a"}\n{"text": "b"}\n')
-    assert build(tmp_path / "index", texts, "any")["texts"]["num_texts"] == 2
+    build(tmp_path / "index", texts, "any")
+    assert len(search_index.Store(str(tmp_path / "index"))) == 2
 
 
 def test_queries_file_without_lines_is_refused(built, tmp_path):
@@ -626,8 +548,8 @@ def test_wrong_places_and_inputs_are_refused(model_dir, texts_file, tmp_path):
         refuse(message, build, tmp_path / "new", table, model_dir)
     assert not (tmp_path / "new").exists()
     (tmp_path / "begun").mkdir()
-    (tmp_path / "begun" / "building.json.incomplete").touch()
-    assert build(tmp_path / "begun", texts_file, model_dir)["quantization"] == "none"
+    (tmp_path / "begun" / "index.sqlite").touch()
+    build(tmp_path / "begun", texts_file, model_dir)
     assert [*(tmp_path / "full").iterdir()] == [tmp_path / "full" / "thesis.txt"]
 
 

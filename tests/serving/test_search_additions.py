@@ -1,7 +1,9 @@
-"""Tests of texts that are added to an index: with the same answers as in one build."""
+"""Tests of texts that are added to an index, replaced and removed.
+
+Answers are those of one build of the texts that are there.
+"""
 
 import json
-import re
 import shutil
 
 import numpy as np
@@ -11,7 +13,7 @@ from contract import errors, locks
 from serving import search, search_encoders, search_graph, search_index, search_passages
 from tests import full_disk, search_runs, tiny
 from tests.refusals import refused
-from tests.serving.test_search import Killed, build, refuse, table
+from tests.serving.test_search import Killed, build, contents, dies, refuse, table
 
 assert table  # a fixture
 TEXTS = [text for text, _ in tiny.rows(24)]
@@ -34,10 +36,10 @@ def words(table, tmp_path):
 @pytest.mark.parametrize("quantization", search_index.QUANTIZATIONS)
 def test_added_texts_are_found_as_in_one_build(words, tmp_path, quantization):
     write, calls = words
-    whole = build(tmp_path / "whole", write("all.txt", 0, 24), "any")
+    build(tmp_path / "whole", write("all.txt", 0, 24), "any")
     index_dir, options = tmp_path / "index", {"quantization": quantization}
     build(index_dir, write("a.txt", 0, 13), "any", **options)
-    before = tiny.listing(index_dir)
+    _, before = contents(index_dir)
     calls.clear()
     index = search.Index.open(str(index_dir))
     assert index.add(write("b.txt", 13, 20)) == 20
@@ -51,16 +53,11 @@ def test_added_texts_are_found_as_in_one_build(words, tmp_path, quantization):
     names = [f"{i + 1}" for i in range(13)] + [f"b.txt:{i + 1}" for i in range(7)]
     names += [f"c.txt:{i + 1}" for i in range(4)]
     assert {n.text_id: n.text for n in actual} == dict(zip(names, TEXTS, strict=True))
-    after = tiny.listing(index_dir)
-    assert {n: after[n] for n in before if n != "index.json"} == {
-        n: before[n] for n in before if n != "index.json"
-    }
-    plan = json.loads((index_dir / "index.json").read_text())
-    assert [part["num_texts"] for part in plan.pop("added")] == [7, 4]
-    assert plan["texts"]["num_texts"] == 13 and whole["texts"]["num_texts"] == 24
+    after = contents(index_dir)
+    assert before.items() <= after[1].items()
     # The command of the build leaves them there.
     build(index_dir, write("a.txt", 0, 13), "any", **options)
-    assert tiny.listing(index_dir) == after
+    assert contents(index_dir) == after
 
 
 def test_only_new_rows_of_a_file_that_has_grown_are_added(words, tmp_path, capsys):
@@ -101,59 +98,87 @@ def test_killed_addition_goes_on_with_the_same_bytes(
     words, tmp_path, monkeypatch, capsys
 ):
     write, calls = words
+    monkeypatch.setattr(search_index, "_ROWS_AT_ONCE", 5)
     first, more = write("a.txt", 0, 4), write("b.txt", 4, 20)
-    for name in ("whole", "index"):
-        build(tmp_path / name, first, "any", texts_per_shard=5)
     whole, path = tmp_path / "whole", tmp_path / "index"
+    for each in (whole, path):
+        build(each, first, "any")
     search.Index.open(str(whole)).add(more)
-    expected = tiny.listing(whole)
-    write_shard, dies_at = search_index._write_shard, [3]
-
-    def dying(index_dir, number, *arguments):
-        if number in dies_at:
-            raise Killed
-        write_shard(index_dir, number, *arguments)
-
-    monkeypatch.setattr(search_index, "_write_shard", dying)
-    with pytest.raises(Killed):
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(search_index, "_encode", dies(search_index._encode, 3))
         search.Index.open(str(path)).add(more)
-    assert "00002.shard.json" in tiny.listing(path)
     # Until then the index is as before, and the build's command changes nothing.
     index = search.Index.open(str(path))
     assert len(index) == 4 and len(index.neighbours("query", 24)[0]) == 4
-    build(path, first, "any", texts_per_shard=5)
+    before = contents(path)
+    build(path, first, "any")
+    assert contents(path) == before
     half = shutil.copytree(path, tmp_path / "half")
-    dies_at.clear()
     calls.clear()
     assert search.Index.open(str(path)).add(more) == 20
-    assert calls == [TEXTS[14:19], TEXTS[19:20]] and tiny.listing(path) == expected
+    assert calls == [TEXTS[14:19], TEXTS[19:20]] and contents(path) == contents(whole)
     # Another file in its place: nothing of the first one stays.
     assert "drops" not in capsys.readouterr().out
     assert search.Index.open(str(half)).add(write("c.txt", 20, 22)) == 6
-    line = f"{half}: drops the unfinished shards of {more}\n"
+    line = f"{half}: drops the unfinished texts of {more}\n"
     assert capsys.readouterr().out.count(line) == 1
-    assert "00002.shard.json" not in tiny.listing(half)
     rows = search.Index.open(str(half)).neighbours("query", 24)[0]
     assert {n.text for n in rows} == {*TEXTS[:4], *TEXTS[20:22]}
     assert search.Index.open(str(half)).add(write("d.txt", 22, 24)) == 8
     assert "drops" not in capsys.readouterr().out
 
 
-def test_damaged_addition_names_its_remedy(words, tmp_path):
-    write, _ = words
-    path = tmp_path / "index"
-    build(path, write("a.txt", 0, 4), "any")
-    search.Index.open(str(path)).add(write("b.txt", 4, 6))
-    (path / "00001.vectors.npy").write_bytes(b"")
-    message = "but 0; build the index again without 00001.shard.json, which an addition"
-    refuse(message, search.Index.open, str(path))
-    plan = json.loads((path / "index.json").read_text())
-    for value in (5, [5], [{}], [{"file": "a", "num_texts": -1, "digest": ""}]):
-        (path / "index.json").write_text(json.dumps(plan | {"added": value}))
-        refuse("index.json: added", search.Index.open, str(path))
-    for value in (5, [], {}, {"tokens": 4, "stride": 0, "num_passages": 4}):
-        (path / "index.json").write_text(json.dumps(plan | {"passages": value}))
-        refuse("index.json: passages", search.Index.open, str(path))
+@pytest.mark.parametrize("quantization", search_index.QUANTIZATIONS)
+def test_removed_texts_are_found_no_more(words, tmp_path, quantization):
+    write, calls = words
+    whole, path = tmp_path / "whole", tmp_path / "index"
+    build(path, write("a.txt", 0, 13), "any", quantization=quantization)
+    index = search.Index.open(str(path))
+    index.add(write("b.txt", 13, 24))
+    ids, gone = ["1", "2", "9", "b.txt:1", "b.txt:11"], [0, 1, 8, 13, 23]
+    refuse("index has no text with the id '40'; ", index.remove, [*ids, "40"])
+    assert len(index) == len(search.Index.open(str(path))) == 24
+    other = search.Index.open(str(path))  # that of a server, say
+    assert index.remove(ids) == len(search.Index.open(str(path))) == 19
+    left = [text for i, text in enumerate(TEXTS) if i not in gone]
+    (tmp_path / "left.txt").write_text("\n".join(left))
+    build(whole, tmp_path / "left.txt", "any", quantization=quantization)
+    expected = search.Index.open(str(whole)).query([*TEXTS, "query"], 24)
+    expected = [[(text, cosine) for _, text, cosine in row] for row in expected]
+    for each in (index, other):
+        rows = each.query([*TEXTS, "query"], 24)
+        assert [[(text, cosine) for _, text, cosine in row] for row in rows] == expected
+    raw = (path / "index.sqlite").read_bytes()
+    assert b"b.txt:10" in raw and b"b.txt:11" not in raw
+    refuse("has no text with the id '1'; ", index.remove, "1")
+    calls.clear()
+    build(path, write("a.txt", 0, 13), "any", quantization=quantization)
+    assert index.add(write("b.txt", 13, 24)) == 21 and calls == [[TEXTS[13], TEXTS[23]]]
+    index.remove([n.text_id for n in index.neighbours("query", 24)[0]])
+    assert len(index) == 0 and index.query(["query"], 3) == [[]]
+    assert index.add(write("b.txt", 13, 24)) == 11
+
+
+def test_texts_are_replaced_by_their_ids(words, tmp_path, monkeypatch):
+    (_, calls), path, file = words, tmp_path / "index", tmp_path / "rows.jsonl"
+
+    def write(*texts):
+        lines = [{"_id": f"x{i}", "text": TEXTS[text]} for i, text in enumerate(texts)]
+        file.write_text("\n".join(map(json.dumps, lines)))
+        return str(file)
+
+    build(path, write(0, 1, 2), "any")
+    index, calls[:] = search.Index.open(str(path)), []
+    refuse("rows.jsonl:2: ", index.add, write(0, 5, 2, 3))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(search_index, "_write_array", dies(search_index._write_array, 1))
+        index.add(str(file), replace=True)
+    rows = search.Index.open(str(path)).query("query")[0]
+    assert {row[:2] for row in rows} == {(f"x{i}", TEXTS[i]) for i in range(3)}
+    assert index.add(str(file), replace=True) == 4
+    assert calls == [[TEXTS[5], TEXTS[3]], ["query"], [TEXTS[5], TEXTS[3]]]
+    texts = {f"x{i}": TEXTS[text] for i, text in enumerate((0, 5, 2, 3))}
+    assert {n.text_id: n.text for n in index.neighbours("query", 9)[0]} == texts
 
 
 def test_passages_are_added(tmp_path):
@@ -183,17 +208,20 @@ def test_graph_is_extended(words, tmp_path):
     write, _ = words
     path = tmp_path / "index"
     build(path, write("a.txt", 0, 13), "any")
-    search_graph.build(search_index.Shards(str(path)))
+    search_graph.build(search_index.Store(str(path)))
     index = search.Index.open(str(path))
     index.add(write("b.txt", 13, 24))
     with pytest.raises(errors.InputError, match="has 13 vectors, and the index 24; "):
         index.query("query", approximate=True)
-    search_graph.build(search_index.Shards(str(path)))
+    search_graph.build(search_index.Store(str(path)))
     rows = [
         search.Index.open(str(path)).query("query", 24, approximate=value)
         for value in (False, True)
     ]
     assert rows[0] == rows[1] and len(rows[0][0]) == 24
+    index.remove(["1", "b.txt:2"])
+    rows = [index.query("query", 24, approximate=value) for value in (False, True)]
+    assert rows[0] == rows[1] and len(rows[0][0]) == 22
 
 
 def test_command_adds_with_the_model_of_the_index(words, tmp_path):
@@ -207,6 +235,13 @@ def test_command_adds_with_the_model_of_the_index(words, tmp_path):
     assert ", 6 texts of 16 numbers in " in done.out and line in done.out, done.err
     done = search_runs.run(*flags[:2], "--add", "--top_k=1", TEXTS[2])
     assert f"index has all texts of {tmp_path}/a.txt\n" in done.out
+    done = search_runs.run(
+        index, "--remove=2", "--remove=b.txt:2", "--top_k=6", "query"
+    )
+    assert done.out.startswith("removed: 2, b.txt:2\nquery\n"), done.err
+    assert done.out.count("\n") == 6
+    no = search_runs.run(index, "--remove=2")
+    assert no.code == 2 and "index has no text with the id '2'; give one" in no.err
     other = search_runs.run(index, more, "--pretrained=any")
     assert other.code == 2 and "remove this one, or --add texts to it" in other.err
     new = search_runs.run(f"--index_dir={tmp_path / 'no'}", "--add", more)
@@ -220,45 +255,47 @@ def test_two_additions_at_once_lose_no_text(words, tmp_path, monkeypatch):
     build(path, write("a.txt", 0, 13), "any")
     first, second = (search.Index.open(str(path)) for _ in range(2))
     monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.0)
-    write_shard = search_index._write_shard
+    encode = search_index._encode
 
     def collide(*arguments):
-        monkeypatch.setattr(search_index, "_write_shard", write_shard)
+        monkeypatch.setattr(search_index, "_encode", encode)
         for attempt in (
             lambda: second.add(write("c.txt", 20, 24)),
+            lambda: second.remove("1"),
             lambda: build(path, write("a.txt", 0, 13), "any"),
         ):
             with refused(f"--index_dir={path}: ", "writes it; wait for it, or name "):
                 attempt()
-        write_shard(*arguments)
+        return encode(*arguments)
 
-    monkeypatch.setattr(search_index, "_write_shard", collide)
+    monkeypatch.setattr(search_index, "_encode", collide)
     assert first.add(write("b.txt", 13, 20)) == 20
     assert second.add(write("c.txt", 20, 24)) == 24
     found = search.Index.open(str(path)).neighbours("query", 24)[0]
     assert {n.text for n in found} == {*TEXTS}
 
 
-def test_full_disk_under_an_index_is_one_line(words, tmp_path):
-    write, _ = words
-    with (
-        full_disk.full_disk(after=1500),
-        pytest.raises(
-            OSError, match="make room there, or name another place"
-        ) as caught,
-    ):
-        build(tmp_path / "index", write("a.txt", 0, 24), "any", texts_per_shard=24)
-    place = tmp_path / "index" / "00000.vectors.npy"
-    assert re.match(rf"{place}: cannot be written \([^\n]*$", str(caught.value))
-    assert [*tiny.listing(tmp_path / "index")] == ["building.json"]
-    build(tmp_path / "index", write("a.txt", 0, 24), "any", texts_per_shard=24)
+def test_full_disk_under_an_index_is_one_line(table, tmp_path):
+    table({"a": np.ones(1 << 16), "b": np.arange(1 << 16)})
+    (tmp_path / "texts.txt").write_text("a\nb\n")
+    index_dir = tmp_path / "index"
+    for size, name in ((1 << 10, "index.sqlite"), (1 << 18, "00000.vectors.npy")):
+        with (
+            full_disk.full_disk(after=size),
+            pytest.raises(OSError, match=r"name another place$") as caught,
+        ):
+            build(index_dir, tmp_path / "texts.txt", "any")
+        text = f"{caught.value}"
+        assert text.startswith(f"{index_dir}/{name}: cannot be written (")
+        assert "\n" not in text
+    build(index_dir, tmp_path / "texts.txt", "any")
     pytest.importorskip("faiss")
-    place = tmp_path / "index" / "graph.faiss"
+    place = index_dir / "graph.faiss"
     with (
         full_disk.full_disk(after=1500),
         pytest.raises(
             OSError, match=rf"^{place}: cannot be written .* make room there"
         ),
     ):
-        search_graph.build(search_index.Shards(str(tmp_path / "index")))
+        search_graph.build(search_index.Store(str(index_dir)))
     assert not place.exists()

@@ -80,12 +80,13 @@ def long_texts(tmp_path_factory):
     return path, texts
 
 
-def test_passages_are_searched(long_texts, model_dir, tmp_path):
+def test_passages_are_searched(long_texts, model_dir, tmp_path, monkeypatch):
     path, texts = long_texts
     source = search_encoders.Source(str(model_dir))
     size = search_passages.Size(6, 4)
     index_dir = str(tmp_path / "index")
-    search_index.build(index_dir, str(path), source, passages=size, texts_per_shard=3)
+    monkeypatch.setattr(search_index, "_ROWS_AT_ONCE", 3)
+    search_index.build(index_dir, str(path), source, passages=size)
     index = search.Index.open(index_dir)
     rows = index.neighbours("a great film", 100)[0]
     assert len(rows) == len(index) > 6

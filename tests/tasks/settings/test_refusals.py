@@ -436,6 +436,10 @@ REFUSED = {
         "--serve --input_file=-": "give --serve or --input_file, not both",
     },
     "run_search": {
+        "--index_dir=x --replace t": "--replace is read with --add; add that, or ",
+        "--index_dir=x --pretrained=y --input_file=README.md --remove=1": (
+            "--remove is for an index that is there; leave it out, or set --add"
+        ),
         "": None,
         "--index_dir=": "--index_dir is missing; name the directory of the index",
         "--input_file=README.md": "--pretrained is missing; set it to the directory of",
