@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from absl import app
+from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Seconds in which a tiny run starts, goes on or ends, on a busy machine.
@@ -148,22 +148,20 @@ def _run(script, arguments, constants, environment, log):
         os.dup2(file.fileno(), 2)
     sys.stdout.reconfigure(line_buffering=True)
     os.environ.update(environment)
+    sys.argv = [script, *arguments]
     if constants.pop("", None) == "program":
         os.chdir(os.path.dirname(log))  # an odd path may be relative
-        sys.argv = [script, *arguments]
         runpy.run_module(script, run_name="__main__", alter_sys=False)
         sys.exit()
     for name, value in constants.items():
         module, _, attribute = name.rpartition(".")
         setattr(importlib.import_module(module), attribute, value)
-    main = importlib.import_module(script)
-    main.define_flags()
-    app.run(main.main, argv=[script, *arguments])
+    tiny.start(importlib.import_module(script))
 
 
 def _serve():
-    for script in ("run_classifier", "run_squad", "run_tagger", "run_pretraining"):
-        importlib.import_module(script)
+    for task in ("classifier", "squad", "tagger", "pretraining"):
+        importlib.import_module(f"tasks.{task}")  # and with it TensorFlow
     codes: dict[int, int | None] = {}
     for line in sys.stdin:
         command, *rest = json.loads(line)

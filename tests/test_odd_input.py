@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tasks.settings import fields
 from tests import forked, tiny, tiny_corpus, tiny_gpt, whole_runs
 
 pytestmark = pytest.mark.slow
@@ -340,13 +341,11 @@ def test_damaged_files_end_in_one_line(server, place, tmp_path, name):
     assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in COMMANDS if "." not in COMMANDS[name].program]
-)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_odd_flags_end_in_one_line(server, place, tmp_path, name):
     command = COMMANDS[name]
-    with tiny.flags_of(command.program) as names:
-        odd = sorted((flag, value) for flag in names for value in _odd(flag))
+    known = fields.rows(tiny.settings_class(command.program)).values()
+    odd = sorted((row.name, value) for row in known for value in _odd(row))
     chosen = random.Random(name).sample(odd, 40)
     cases = [
         (f"--{flag}={value!r:.40}", lambda directory: None, (f"--{flag}={value}",))
@@ -356,14 +355,10 @@ def test_odd_flags_end_in_one_line(server, place, tmp_path, name):
     assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
 
 
-def _odd(name):
-    from absl import flags
-
-    flag = flags.FLAGS[name]
-    if flag.flag_type() == "bool" or name == "num_workers":
+def _odd(row):
+    if row.kind is bool or row.name == "num_workers":
         return ()
-    is_number = flag.flag_type() in ("int", "float")
-    return ODD_NUMBERS if is_number else ODD_WORDS
+    return ODD_NUMBERS if row.kind in (int, float) else ODD_WORDS
 
 
 def test_a_broken_end_is_noticed():
