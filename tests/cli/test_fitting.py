@@ -74,9 +74,9 @@ ONE_DAILY = daily.params(FITTED, lambda name: name == "classifier")
 
 @functools.cache
 def fitted(name, model_dir, seed=1):
-    return getattr(bert, name)(model_dir).fit(
-        *FITTED[name][1], seed=seed, **settings(name)
-    )
+    model = getattr(bert, name)(model_dir)
+    given = model.settings_class(**settings(name))
+    return model.fit(*FITTED[name][1], settings=given, seed=seed)
 
 
 def stored(directory):
@@ -728,19 +728,15 @@ def test_misspelled_setting_is_refused_with_the_nearest_name(kind, wrong, messag
         getattr(bert, f"{kind}Settings")(**{wrong: 1})
 
 
-def test_fits_in_threads_disturb_no_flags_of_another(model_dir, monkeypatch):
-    """Settings by name, as an object, and others; a thread reads flags of its own."""
+@pytest.mark.parametrize("action", daily.params(["evaluate", "fit"], "evaluate".__eq__))
+def test_threads_disturb_no_flags_of_another(model_dir, monkeypatch, action):
+    """Three of them, beside one that defines and reads flags of its own."""
     from absl import flags
 
     before, line = {*flags.FLAGS}, ["own.py", "--learning_rate=own"]
     monkeypatch.setattr(sys, "argv", [*line])
     own, seen, made, is_done = flags.FLAGS, [], {}, threading.Event()
-    other = bert.ClassifierSettings(**SHORT | {"learning_rate": 2e-3})
-    given = {
-        "names": {**SHORT, "seed": 1},
-        "object": {"settings": bert.ClassifierSettings(**SHORT), "seed": 1},
-        "other": {"settings": other},
-    }
+    usual = fitted("classifier", model_dir)
 
     def read():
         flags.DEFINE_string("learning_rate", "usual", "of a program of the user")
@@ -748,15 +744,21 @@ def test_fits_in_threads_disturb_no_flags_of_another(model_dir, monkeypatch):
         while not is_done.wait(1e-3):
             seen.append((own.learning_rate, sys.argv == line, {*own} - before))
 
-    def fit(name):
-        made[name] = bert.classifier(model_dir).fit(TEXTS, LABELS, **given[name])
+    def work(rate):
+        if action == "evaluate":
+            made[rate] = usual.evaluate(ROWS).results
+        else:
+            given = {**SHORT, "learning_rate": rate, "seed": 1}
+            model = bert.classifier(model_dir).fit(TEXTS, LABELS, **given)
+            made[rate] = {k: v.tolist() for k, v in stored(model.output_dir).items()}
 
     reader = threading.Thread(target=read)
-    fits = [threading.Thread(target=fit, args=(name,)) for name in given]
+    rates = 1e-3, 2e-3, 3e-3
+    workers = [threading.Thread(target=work, args=(rate,)) for rate in rates]
     try:
-        for thread in (reader, *fits):
+        for thread in (reader, *workers):
             thread.start()
-        for thread in fits:
+        for thread in workers:
             thread.join()
         is_done.set()
         reader.join()
@@ -765,11 +767,10 @@ def test_fits_in_threads_disturb_no_flags_of_another(model_dir, monkeypatch):
         delattr(own, "learning_rate")
     assert len(seen) > 50
     assert all(each == ("own", True, {"learning_rate"}) for each in seen)
-    weights = {name: stored(made[name].output_dir) for name in given}
-    wanted = stored(fitted("classifier", model_dir).output_dir)
-    for name, differs in (("names", False), ("object", False), ("other", True)):
-        same = [np.array_equal(v, weights[name][key]) for key, v in wanted.items()]
-        assert all(same) is not differs, name
+    wanted = {k: v.tolist() for k, v in stored(usual.output_dir).items()}
+    wanted = usual.evaluate(ROWS).results if action == "evaluate" else wanted
+    equal = [made[rate] == wanted for rate in rates]
+    assert equal == [True, *[action == "evaluate"] * 2]
 
 
 def test_interrupted_fit_says_where_it_goes_on(model_dir, tmp_path, monkeypatch):
