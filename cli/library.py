@@ -502,7 +502,9 @@ def load(
     return make_loaded(opened.build_new(classes), opened, length)
 
 
-def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
+def optimizer(
+    num_train_steps: int, learning_rate: float = 5e-5, warmup_proportion: float = 0.1
+) -> optimizers.BertAdam:
     """The original's create_optimizer, for `compile`: BertAdam on its schedule."""
     warmup = int(num_train_steps * warmup_proportion)
     rates = optimizers.LinearWithWarmup(learning_rate, num_train_steps, warmup)

@@ -65,7 +65,8 @@ def test_right_lines_pass_and_wrong_ones_are_named(tmp_path):
     written = checked(tmp_path, SCRIPT + revealed)
     lines = SCRIPT.splitlines()
     wanted = {n: t.split("  # ")[1] for n, t in enumerate(lines, 1) if "  # " in t}
-    of_script = [each for each in written if each[0] <= len(lines)]
+    # Beside an error may stand where the function is that it names.
+    of_script = [(n, t) for n, t in written if n <= len(lines) and "note" not in t[:4]]
     assert [number for number, _ in of_script] == [*wanted]
     for number, text in of_script:
         assert text.startswith(wanted[number])
