@@ -70,12 +70,12 @@ def busy_inits(root):
     ]
 
 
-def flags_below_the_command_line(root):
-    """Packages take settings, or values: cli/command_line.py alone reads flags."""
+def flags_outside_of_the_command_line(root):
+    """Programs take settings, and packages values: command_line.py alone has flags."""
     return [
         f"{path}:{node.lineno} imports absl.flags"
         for path, text in sources(root)
-        if path.split("/")[0] in PACKAGES and path != "cli/command_line.py"
+        if path != "cli/command_line.py"
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
@@ -131,10 +131,11 @@ PLANTED = {
     imported_scripts: [
         {"training/loop.py": "def f():\n    import run_squad", "run_squad.py": ""}
     ],
-    flags_below_the_command_line: [
+    flags_outside_of_the_command_line: [
         {"training/a.py": "def f():\n    from absl import app, flags"},
         {"tasks/settings/a.py": "from absl.flags import FLAGS"},
         {"cli/a.py": "import absl.flags as f"},
+        {"run_a.py": "from absl import flags"},
     ],
     busy_inits: [{"modeling/__init__.py": '"""Network."""\n\nimport modeling'}],
     named_places: [
@@ -158,7 +159,7 @@ INNOCENT = {
     "modeling/__init__.py": '"""The network."""',
     "run_squad.py": "import bert\nfrom modeling import heads",
     "cli/command_line.py": "from absl import flags\nfrom absl.flags import FLAGS",
-    "examples/a.py": "from absl import flags",
+    "tests/a.py": "from absl import flags",
     "tasks/a.py": "from absl import logging\nfrom tasks import flags",
     "tests/test_a.py": "import run_squad\nfrom modeling import heads",
     "modeling/b.py": '"""B.\n\nDiffers from google-research/bert: one\nline.\n"""',
