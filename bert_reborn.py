@@ -76,6 +76,8 @@ if not TYPE_CHECKING:  # which would take any name for one
     def __getattr__(name):
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        environment.check_backend()
+        environment.import_tensorflow()
         with environment.no_collections():
             from cli import fitting, library
 

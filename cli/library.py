@@ -1,10 +1,5 @@
 """The functions of bert_reborn.py that open a model, and what they return."""
 
-from cli import environment
-
-environment.check_backend()
-environment.import_tensorflow()
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
