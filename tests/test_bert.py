@@ -608,7 +608,7 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
         (
             {"train": "rows.tsv"},
             {},
-            r"pass text_a_column and label_column$",
+            "give them to text_a_column, .* and label_column, .* and has_header=False$",
         ),
     ],
 )
