@@ -377,7 +377,7 @@ class Loaded:
 
     @functools.cached_property
     def _forward(self):
-        return _predict_function(self.model)
+        return inference.packed_function(self.model, _BATCH_SIZE)
 
     @functools.cached_property
     def _pooled(self):
@@ -388,7 +388,7 @@ class Loaded:
             def pool(inputs, training):
                 return {"vector": vectors.encode(model, choice, inputs, pools=True)}
 
-            return _predict_function(pool)
+            return inference.packed_function(pool, _BATCH_SIZE)
 
         return functools.cache(compile_for)
 
@@ -525,13 +525,6 @@ def _keras_loss(classes):
     ignored = features.IGNORED if kind == label_maps.TAGGING else None
     settings = {"from_logits": True, "ignore_class": ignored}
     return keras.losses.SparseCategoricalCrossentropy(**settings)
-
-
-def _predict_function(model):
-    """The function from packed texts to the outputs [N, ...] of a model, in order."""
-    strategy = tf.distribute.get_strategy()
-    forward = inference.predict_function(model, strategy, jit_compile=False)
-    return lambda packed: inference.predict_packed(forward, packed, _BATCH_SIZE)
 
 
 def label_names(labels) -> list[str]:

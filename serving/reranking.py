@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from contract import errors
 from data_pipeline.classification import encoding, labels, predictions
+from modeling import losses
 from modeling.checkpoints import pretrained
 from serving import formats, predictor
 from training import inference, model_directory
@@ -61,15 +61,13 @@ def open_source(
     pretrained.check_segments(opened.config, opened.files.config_file)
     column = classes.ranking_column(label)
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
-    forward = inference.predict_function(
-        model, tf.distribute.get_strategy(), jit_compile=False
-    )
+    predict = inference.packed_function(model, batch_size)
 
     def scores(queries, passages):
+        packed = encode.pack(queries, passages)
         options = {"name": "reranking: batch 1", "report": lambda done: None}
-        rows = queries, passages
-        shares = inference.class_shares(forward, encode, rows, batch_size, **options)
-        return shares[:, column]
+        logits = predict(packed, **options)["logits"]
+        return np.asarray(losses.probabilities(classes.shares_as, logits))[:, column]
 
     return Reranker(scores, f"{built.report}")
 

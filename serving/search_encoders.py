@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from contract import errors, remote_files, tf_serving
 from data_pipeline.classification import encoding
@@ -99,13 +98,11 @@ def open_source(source: Source) -> Encoder:
     }
     prompts = modules.usual_prompts() if modules else _NO_PROMPTS
     pack = encoding.Encoder(tokenizer, length).pack
-    strategy = tf.distribute.get_strategy()
-    predict = inference.predict_function(model, strategy, jit_compile=False)
+    predict = inference.packed_function(model, _BATCH_TEXTS)
 
     def encode(texts, report=lambda done: None):
         packed = pack(texts)
-        options = {"name": "encoding: batch 1", "report": report}
-        outputs = inference.predict_packed(predict, packed, _BATCH_TEXTS, **options)
+        outputs = predict(packed, name="encoding: batch 1", report=report)
         return _scaled(outputs["vectors"], similarity), packed.num_truncated
 
     return Encoder(identity, prompts, encode, tokenizer)

@@ -183,27 +183,23 @@ def _pad_equally(arrays: list[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def predict_packed(
-    function: Function, packed: packing.Packed, batch_size: int, **options: Any
-) -> dict[str, np.ndarray]:
-    """`predict` for all examples, on the devices of the current strategy."""
-    size = min(batch_size, len(packed))
-    order = batching.evaluation_order(packed.lengths, size)[::-1]
-    batches = batching.batches(packed, order)
-    return predict(function, batches, order, tf.distribute.get_strategy(), **options)
+def packed_function(
+    model: Callable[..., dict[str, Any]], batch_size: int
+) -> Callable[..., dict[str, np.ndarray]]:
+    """Builds the function from a packing.Packed to `predict` for all its examples.
 
-
-def class_shares(
-    function: Function, encode: Any, rows: Any, batch_size: int, **options: Any
-) -> np.ndarray:
-    """Probabilities [N, C] of rows of texts, or the numbers of a regression [N, 1].
-
-    `function` is that of a classifier, and `encode` its encoding.Encoder; options are
-    those of `predict`.
+    It runs on the devices of the current strategy, and takes the options of `predict`.
     """
-    packed = encode.pack(*rows)
-    logits = predict_packed(function, packed, batch_size, **options)["logits"]
-    return np.asarray(losses.probabilities(encode.label_set.shares_as, logits))
+    strategy = tf.distribute.get_strategy()
+    function = predict_function(model, strategy, jit_compile=False)
+
+    def predict_packed(packed: packing.Packed, **options: Any) -> dict[str, np.ndarray]:
+        size = min(batch_size, len(packed))
+        order = batching.evaluation_order(packed.lengths, size)[::-1]
+        batches = batching.batches(packed, order)
+        return predict(function, batches, order, strategy, **options)
+
+    return predict_packed
 
 
 class Predictor:
