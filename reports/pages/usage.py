@@ -168,10 +168,8 @@ def _serving(record, where):
 
 
 def _flag(name, value):
-    value = ",".join(map(str, value)) if isinstance(value, list) else value
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no{name}"
-    return f"--{name}={shlex.quote(str(value))}"
+    flag, equals, text = programs.spell(name, value).partition("=")
+    return f"{flag}{equals}{shlex.quote(text)}" if equals else flag
 
 
 def _use(title, program, arguments):

@@ -7,12 +7,10 @@ class Sampling(Settings):
 """
 
 import copy
-import csv
 import dataclasses
 import difflib
 import functools
 import glob
-import io
 import math
 import numbers
 import os
@@ -183,7 +181,7 @@ class Settings:
     def command(self) -> str:
         """The command line that gives these settings."""
         words = [
-            spell(name, each)
+            programs.spell(name, each)
             for name, value in self.values().items()
             if name in self.given
             for each in (value if rows(type(self))[name].rules.repeats else [value])
@@ -192,7 +190,7 @@ class Settings:
 
     def typed(self, name: str) -> str:
         """The flag with its value, as on a command line."""
-        return spell(name, getattr(self, name))
+        return programs.spell(name, getattr(self, name))
 
     def values(self) -> dict[str, Any]:
         """{name: value} in the order of --help."""
@@ -294,17 +292,6 @@ def shares(row: Row, value: Any) -> tuple[float, ...]:
             f"{example}"
         )
     return made
-
-
-def spell(name: str, value: Any) -> str:
-    """A flag with a value, as on a command line."""
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no{name}"
-    if isinstance(value, list | tuple):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(value)
-        value = line.getvalue()
-    return f"--{name}={value}"
 
 
 def is_there(path: str) -> bool:

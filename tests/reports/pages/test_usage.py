@@ -7,7 +7,7 @@ import pytest
 from contract import programs
 from reports.pages import record, usage
 from tasks.settings import fields
-from tests import printed_uses, tiny
+from tests import other_values, printed_uses, tiny
 from tests.reports import example_runs
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -62,6 +62,24 @@ def test_rows_are_read_as_those_of_training():
     ]
 
 
+def predicting(kind, settings):
+    """The flags of the command that predicts, but for its directories."""
+    made = record.build(
+        None,
+        directory="mine",
+        flags=settings.values(),
+        defaults=settings.defaults(),
+        answer_flags=settings.that_change(fields.ANSWERS),
+        data={},
+    )
+    code = usage.uses({**FACTS, **made, "kind": kind}, "mine")
+    (line,) = (use.code for use in code if use.title == "Predict rows of a file")
+    python, script, first, *words, last = printed_uses.words(line)
+    assert (python, script) == ("python", f"{settings.program}.py")
+    assert (first, last) == ("--pretrained=mine", "--output_dir=mine/predictions")
+    return words
+
+
 @pytest.mark.parametrize(
     ("kind", "program", "arguments", "repeated"),
     [
@@ -96,21 +114,25 @@ def test_rows_are_read_as_those_of_training():
 def test_settings_that_change_answers_are_repeated_whatever_their_values(
     kind, program, arguments, repeated
 ):
-    settings = tiny.settings_of(program, *arguments.split())
-    made = record.build(
-        None,
-        directory="mine",
-        flags=settings.values(),
-        defaults=settings.defaults(),
-        answer_flags=settings.that_change(fields.ANSWERS),
-        data={},
-    )
-    code = usage.uses({**FACTS, **made, "kind": kind}, "mine")
-    words = printed_uses.words(
-        {use.title: use.code for use in code}["Predict rows of a file"]
-    )
-    assert words[1] == f"{program}.py"
-    assert sorted(words[5:-1]) == sorted(repeated.split())
+    words = predicting(kind, tiny.settings_of(program, *arguments.split()))
+    assert words[:2] == ["--do_predict", f"--{usage.KINDS[kind].rows_flag}"]
+    assert sorted(words[2:]) == sorted(repeated.split())
+
+
+@pytest.mark.parametrize("kind", [k for k, v in usage.KINDS.items() if v.rows_flag])
+def test_every_setting_that_changes_answers_is_repeated(kind):
+    """And no other one; its twin trains, in tests/test_printed_predictions.py."""
+    program = usage.KINDS[kind].program
+    known = fields.rows(tiny.settings_class(program))
+    given = {name: other_values.other_value(row) for name, row in known.items()}
+    settings = tiny.settings_class(program)(**given)
+    words = predicting(kind, settings)
+    repeated = tiny.settings_of(program, *words)
+    rows_file = usage.KINDS[kind].rows_flag.partition("=")[0]
+    changing = {name for name, row in known.items() if "answers" in row.rules.changes}
+    assert repeated.given == changing | {"do_predict", rows_file}
+    for name in changing:
+        assert getattr(repeated, name) == getattr(settings, name), name
 
 
 def test_setting_without_a_value_is_not_repeated():
