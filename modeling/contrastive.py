@@ -187,7 +187,7 @@ def distillation(*, scope: Scope = WHOLE) -> losses.Objective:
     """
 
     def count(features):
-        return ops.cast(ops.size(features[names.TEXT_IDS]), "float32")
+        return losses.size(features[names.TEXT_IDS])
 
     def loss(features, values, everyone):
         teacher = vectors.normalize(features[names.TEACHER_VECTORS])
@@ -207,11 +207,11 @@ def _count_rows(features):
 def _objective(name, loss, scope, count=_count_rows):
     """The objective of one part: a loss of features and `Scope.leading`, by a count."""
 
-    def totals(features, outputs):
+    def total(features, outputs):
         parts = [scope.leading(outputs, w) for w in scope.dimensions or (None,)]
-        return {name: sum(loss(features, *part) for part in parts)}
+        return sum(loss(features, *part) for part in parts)
 
-    return losses.Objective(lambda features: {name: count(features)}, totals)
+    return losses.one_part(name, count, total)
 
 
 def _flat(values):

@@ -33,6 +33,60 @@ class Objective(NamedTuple):
     )
 
 
+def one_part(name, count, total, *metrics):
+    """The objective of one part: its count, of features, and total, of outputs too."""
+    return Objective(
+        lambda features: {name: count(features)},
+        lambda features, outputs: {name: total(features, outputs)},
+        *metrics,
+    )
+
+
+def together(*objectives):
+    """The objective with the parts and the metrics of several, whose names differ."""
+
+    def of_each(field):
+        functions = [getattr(each, field) for each in objectives]
+        return lambda *given: {k: v for f in functions for k, v in f(*given).items()}
+
+    return Objective(*map(of_each, Objective._fields))
+
+
+def weighted_mean(name, weights, losses, hits=None, epsilon=0.0):
+    """The objective that is sum(losses * weights) / (sum(weights) + epsilon).
+
+    Args:
+        name: of the part, without its ending _loss; that of the metric ends with
+            _accuracy.
+        weights: features -> numbers, or whether a loss counts, of the losses' shape.
+        losses: features, outputs -> float32 of any shape.
+        hits: features, outputs -> 0 or 1 as float32, whose mean is the metric, without
+            the epsilon; None for no metric.
+    """
+
+    def weigh(features):
+        return ops.cast(weights(features), "float32")
+
+    def count(features):
+        number = ops.sum(weigh(features))
+        return number + epsilon if epsilon else number
+
+    def total(features, outputs):
+        return ops.sum(losses(features, outputs) * weigh(features))
+
+    def metrics(features, outputs):
+        weights = weigh(features)
+        right = ops.sum(hits(features, outputs) * weights)
+        return {f"{name}_accuracy": (right, ops.sum(weights))}
+
+    return one_part(f"{name}_loss", count, total, *((metrics,) if hits else ()))
+
+
+def size(values):
+    """How many numbers a tensor has, float32."""
+    return ops.cast(ops.size(values), "float32")
+
+
 def cross_entropy(logits, labels, smoothing=0.0):
     """-log softmax(logits)[labels]: [..., C] float, [...] int -> [...] float32.
 
@@ -115,15 +169,15 @@ def classifier(problem_type, class_weights=None, smoothing=0.0):
     Features: label_ids. Outputs: logits [B, C].
     """
 
-    def counts(features):
-        return {"classifier_loss": ops.cast(ops.size(features["label_ids"]), "float32")}
-
-    def totals(features, outputs):
+    def total(features, outputs):
         given = outputs["logits"], features["label_ids"], class_weights
-        losses = weighted_losses(problem_type, *given, smoothing)
-        return {"classifier_loss": ops.sum(losses)}
+        return ops.sum(weighted_losses(problem_type, *given, smoothing))
 
-    return Objective(counts, totals)
+    return one_part("classifier_loss", _count_labels, total)
+
+
+def _count_labels(features):
+    return size(features["label_ids"])
 
 
 def soft_losses(problem_type, logits, teacher_logits, temperature):
@@ -157,7 +211,6 @@ def distillation(problem_type, temperature, weight, class_weights=None):
     Features: label_ids as there, teacher_logits [B, C], is_labelled [B] float of 0 and
     1. Outputs: logits [B, C].
     """
-    labelled = classifier(problem_type, class_weights)
 
     def soft_total(features, outputs):
         teacher_logits = features[names.TEACHER_LOGITS]
@@ -175,19 +228,19 @@ def distillation(problem_type, temperature, weight, class_weights=None):
             losses * (has_label if len(losses.shape) == 1 else has_label[:, None])
         )
 
-    def totals(features, outputs):
+    def total(features, outputs):
         soft = weight * soft_total(features, outputs)
-        return {"classifier_loss": soft + (1 - weight) * label_total(features, outputs)}
+        return soft + (1 - weight) * label_total(features, outputs)
 
     def metrics(features, outputs):
-        (count,) = labelled.counts(features).values()
+        count = _count_labels(features)
         share = ops.mean(features[names.IS_LABELLED])
         return {
             "soft_loss": (soft_total(features, outputs), count),
             "label_loss": (label_total(features, outputs), share * count),
         }
 
-    return Objective(labelled.counts, totals, metrics)
+    return one_part("classifier_loss", _count_labels, total, metrics)
 
 
 def span():
@@ -197,15 +250,12 @@ def span():
     end_logits [B, S].
     """
 
-    def counts(features):
-        return {"span_loss": ops.cast(ops.size(features["start_positions"]), "float32")}
-
-    def totals(features, outputs):
+    def total(features, outputs):
         start = cross_entropy(outputs["start_logits"], features["start_positions"])
         end = cross_entropy(outputs["end_logits"], features["end_positions"])
-        return {"span_loss": ops.sum(start + end) / 2.0}
+        return ops.sum(start + end) / 2.0
 
-    return Objective(counts, totals)
+    return one_part("span_loss", lambda each: size(each["start_positions"]), total)
 
 
 def tag_losses(logits, label_ids, smoothing=0.0):
@@ -214,42 +264,13 @@ def tag_losses(logits, label_ids, smoothing=0.0):
     return ops.where(label_ids >= 0, losses, 0.0)
 
 
-def token_mean(name, token_mask, losses, hits=None):
-    """The objective that is the mean over the tokens of a batch with a 1 in a mask.
-
-    Args:
-        name: of the part, without its ending _loss; that of the metric ends with
-            _accuracy.
-        token_mask: features -> [B, S] of 0 and 1.
-        losses: features, outputs -> float32 [B, S].
-        hits: features, outputs -> float32 [B, S] of 0 and 1; None for no metric.
-    """
-
-    def mask(features):
-        return ops.cast(token_mask(features), "float32")
-
-    def counts(features):
-        return {f"{name}_loss": ops.sum(mask(features))}
-
-    def totals(features, outputs):
-        return {f"{name}_loss": ops.sum(losses(features, outputs) * mask(features))}
-
-    def metrics(features, outputs):
-        if hits is None:
-            return {}
-        right = ops.sum(hits(features, outputs) * mask(features))
-        return {f"{name}_accuracy": (right, ops.sum(mask(features)))}
-
-    return Objective(counts, totals, metrics)
-
-
 def tagger(smoothing=0.0):
     """Mean cross-entropy of the tokens that have a label (BERT section 5.3).
 
     Features: label_ids [B, S] int, negative where a token has no label. Outputs:
     logits [B, S, C].
     """
-    return token_mean(
+    return weighted_mean(
         "tagger",
         lambda features: features["label_ids"] >= 0,
         lambda features, outputs: tag_losses(
@@ -279,7 +300,7 @@ def target_token():
 
 
 def _predicted_tokens(name, token_mask):
-    return token_mean(
+    return weighted_mean(
         name,
         token_mask,
         lambda features, outputs: outputs["next_token_losses"],
@@ -299,25 +320,20 @@ def with_next_tokens(objective, weight):
         return objective
 
     def count(features):
-        return ops.cast(ops.size(features["input_mask"][..., 0]), "float32")
+        return size(features["input_mask"][..., 0])
 
     def total(features, outputs):
         is_real = ops.cast(features["input_mask"][..., 1:], "float32")
         sums = ops.sum(outputs["next_token_losses"] * is_real, axis=-1)
         return ops.sum(sums / ops.maximum(ops.sum(is_real, axis=-1), 1.0))
 
-    def counts(features):
-        return {**objective.counts(features), "weighted_lm_loss": count(features)}
-
-    def totals(features, outputs):
-        weighted = weight * total(features, outputs)
-        return {**objective.totals(features, outputs), "weighted_lm_loss": weighted}
+    def weighted(features, outputs):
+        return weight * total(features, outputs)
 
     def metrics(features, outputs):
-        mean = total(features, outputs), count(features)
-        return {**objective.metrics(features, outputs), "lm_loss": mean}
+        return {"lm_loss": (total(features, outputs), count(features))}
 
-    return Objective(counts, totals, metrics)
+    return together(objective, one_part("weighted_lm_loss", count, weighted, metrics))
 
 
 def pretraining(has_sentence_task=True):
@@ -330,45 +346,32 @@ def pretraining(has_sentence_task=True):
     next_sentence_labels [B] or [B, 1] int, below 0 where none counts. Outputs:
     masked_lm_logits [B, P, V], next_sentence_logits [B, 2].
     """
-    words = token_mean(
+    words = _prediction(
         "masked_lm",
+        lambda features: features["masked_lm_ids"],
         lambda features: features["masked_lm_weights"],
-        lambda features, outputs: cross_entropy(
-            outputs["masked_lm_logits"], features["masked_lm_ids"]
-        ),
-        lambda features, outputs: is_best(
-            outputs["masked_lm_logits"], features["masked_lm_ids"]
-        ),
+        MASKED_LM_EPSILON,
     )
+    if not has_sentence_task:
+        return words
 
-    def counts(features):
-        count = words.counts(features)["masked_lm_loss"] + MASKED_LM_EPSILON
-        if not has_sentence_task:
-            return {"masked_lm_loss": count}
-        _, is_known = _sentences(features)
-        return {"masked_lm_loss": count, "next_sentence_loss": ops.sum(is_known)}
+    def labels(features):
+        return ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
 
-    def totals(features, outputs):
-        parts = words.totals(features, outputs)
-        if not has_sentence_task:
-            return parts
-        labels, is_known = _sentences(features)
-        order = cross_entropy(outputs["next_sentence_logits"], labels)  # [B]
-        return {**parts, "next_sentence_loss": ops.sum(order * is_known)}
-
-    def metrics(features, outputs):
-        parts = words.metrics(features, outputs)
-        if not has_sentence_task:
-            return parts
-        labels, is_known = _sentences(features)
-        right = is_best(outputs["next_sentence_logits"], labels)
-        order = (ops.sum(right * is_known), ops.sum(is_known))
-        return {**parts, "next_sentence_accuracy": order}
-
-    return Objective(counts, totals, metrics)
+    order = _prediction(
+        "next_sentence",
+        lambda features: ops.maximum(labels(features), 0),
+        lambda features: labels(features) >= 0,
+    )
+    return together(words, order)
 
 
-def _sentences(features):
-    """Labels int [B], 0 where there is none, and float32 [B], 1 where there is one."""
-    labels = ops.reshape(features["next_sentence_labels"], (-1,))
-    return ops.maximum(labels, 0), ops.cast(labels >= 0, "float32")
+def _prediction(name, labels, weights, epsilon=0.0):
+    """The mean cross-entropy of labels by the outputs `name`_logits, and accuracy."""
+
+    def of(function):
+        return lambda features, outputs: function(
+            outputs[f"{name}_logits"], labels(features)
+        )
+
+    return weighted_mean(name, weights, of(cross_entropy), of(is_best), epsilon)

@@ -86,7 +86,6 @@ def objective(weight):
     The metric discriminator_loss is that mean; precision and recall are of replaced
     tokens. Features and outputs are those of ReplacedTokenDetector.
     """
-    words = losses.pretraining(has_sentence_task=False)
 
     def mask(features):
         return ops.cast(features[names.INPUT_MASK], "float32")
@@ -96,25 +95,24 @@ def objective(weight):
         each = losses.classifier_losses("multi_label", logits, labels)  # [B, S]
         return ops.sum(each * mask(features))
 
-    def counts(features):
-        count = ops.sum(mask(features))
-        return {**words.counts(features), "weighted_discriminator_loss": count}
+    def count(features):
+        return ops.sum(mask(features))
 
-    def totals(features, outputs):
-        weighted = {"weighted_discriminator_loss": weight * total(features, outputs)}
-        return {**words.totals(features, outputs), **weighted}
+    def weighted(features, outputs):
+        return weight * total(features, outputs)
 
     def metrics(features, outputs):
         is_real, actual = mask(features), outputs["is_replaced"]
         predicted = ops.cast(outputs["replaced_logits"] > 0.0, "float32")
         is_right = ops.cast(predicted == actual, "float32")
-        right, count = ops.sum(predicted * actual * is_real), ops.sum(is_real)
+        right, number = ops.sum(predicted * actual * is_real), ops.sum(is_real)
         return {
-            **words.metrics(features, outputs),
-            "discriminator_loss": (total(features, outputs), count),
-            "discriminator_accuracy": (ops.sum(is_right * is_real), count),
+            "discriminator_loss": (total(features, outputs), number),
+            "discriminator_accuracy": (ops.sum(is_right * is_real), number),
             "discriminator_precision": (right, ops.sum(predicted * is_real)),
             "discriminator_recall": (right, ops.sum(actual * is_real)),
         }
 
-    return losses.Objective(counts, totals, metrics)
+    name = "weighted_discriminator_loss"
+    discriminator = losses.one_part(name, count, weighted, metrics)
+    return losses.together(losses.pretraining(has_sentence_task=False), discriminator)

@@ -239,30 +239,27 @@ def objective():
 
     Features: input_mask [B, T]. Outputs: forward_losses, backward_losses [B, T].
     """
-    parts = [
-        losses_lib.token_mean(
-            direction,
-            lambda features: features["input_mask"],
-            lambda features, outputs, name=f"{direction}_losses": outputs[name],
+    both = losses_lib.together(
+        *(
+            losses_lib.weighted_mean(
+                direction,
+                lambda features: features["input_mask"],
+                lambda features, outputs, name=f"{direction}_losses": outputs[name],
+            )
+            for direction in DIRECTIONS
         )
-        for direction in DIRECTIONS
-    ]
+    )
 
-    def each(features, outputs):
-        """{direction_loss: (total, count)}."""
-        pairs = {}
-        for part in parts:
-            counts = part.counts(features)
-            for name, total in part.totals(features, outputs).items():
-                pairs[name] = total, counts[name]
-        return pairs
+    def count(features):
+        return both.counts(features)["forward_loss"]
 
-    def counts(features):
-        (count,) = parts[0].counts(features).values()
-        return {"next_token_loss": count}
+    def total(features, outputs):
+        forward, backward = both.totals(features, outputs).values()
+        return 0.5 * (forward + backward)
 
-    def totals(features, outputs):
-        forward, backward = (total for total, _ in each(features, outputs).values())
-        return {"next_token_loss": 0.5 * (forward + backward)}
+    def metrics(features, outputs):
+        counts = both.counts(features)
+        totals = both.totals(features, outputs)
+        return {name: (totals[name], counts[name]) for name in totals}
 
-    return losses_lib.Objective(counts, totals, each)
+    return losses_lib.one_part("next_token_loss", count, total, metrics)
