@@ -9,7 +9,7 @@ import glob
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from contract import atomic_files, errors, file_names, remote_files
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import checkpoint, google
 
 GLOBAL_STEP = "global_step"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
@@ -41,7 +41,6 @@ class RunCheckpoints:
     Args:
         variables: {checkpoint name: variable} of the model.
         optimizer: a built one, or None to save weights only.
-        write: writes {name: array} under a prefix, whole or not at all.
         max_to_keep: number of newest checkpoints to keep; the best is kept as well.
         writes: False for a process that leaves writing to the chief.
     """
@@ -52,7 +51,6 @@ class RunCheckpoints:
         variables: Mapping[str, Any],
         optimizer: Any,
         *,
-        write: Callable[[str, Mapping[str, Any]], None],
         max_to_keep: int,
         writes: bool = True,
     ):
@@ -63,7 +61,6 @@ class RunCheckpoints:
             for variable, *slots in optimizer.slots():
                 for name, slot in zip(optimizer.slot_names, slots, strict=True):
                     self.variables[f"{names[id(variable)]}/{name}"] = slot
-        self._write = write
         self._max_to_keep = max_to_keep
         self._writes = writes
 
@@ -77,7 +74,7 @@ class RunCheckpoints:
             return prefix
         try:
             atomic_files.write_text(f"{prefix}.json", json.dumps(state, sort_keys=True))
-            self._write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
+            google.write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
         except tf.errors.OpError as error:
             raise OSError(
                 f"{atomic_files.unwritable(prefix, error)}; the same command goes on "

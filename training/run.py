@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, wording
 from modeling import losses
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import checkpoint, google
 from terminal import progress
 from training import carried_states as carried_states_lib
 from training import checkpoints as checkpoints_lib
@@ -132,12 +132,11 @@ def train(settings: run_settings.Settings, training: Training) -> int:
         optimizer = settings.optimizer()
         optimizer.layers = settings.layers
         optimizer.build(training.model.trainable_variables)
-    states, store = training.states, checkpoint.store(training.model)
+    model, states = training.model, training.states
     checkpoints = checkpoints_lib.RunCheckpoints(
         settings.output_dir,
-        store.variables | (states.in_checkpoints() if states else {}),
+        google.variables(model) | (states.in_checkpoints() if states else {}),
         optimizer,
-        write=store.write,
         max_to_keep=settings.max_to_keep,
         writes=settings.writes,
     )
@@ -191,7 +190,7 @@ def train(settings: run_settings.Settings, training: Training) -> int:
             f"nothing to train: step {step} of {plan.num_train_steps} is reached; raise"
             f" {settings.length_flag}, or start again with --overwrite_output_dir"
         )
-        return _use_best(settings, store, {**state, "step": step})
+        return _use_best(settings, model, {**state, "step": step})
     state = _with_parts(settings, step, state)
     run_directory.go_on(settings)
     with (
@@ -210,7 +209,7 @@ def train(settings: run_settings.Settings, training: Training) -> int:
         if number := devices.gathered(settings.strategy, watch.number or 0).max():
             raise errors.Stopped(int(number))
         devices.wait_for_all(settings.strategy, "save the last checkpoint")
-    return _use_best(settings, store, state)
+    return _use_best(settings, model, state)
 
 
 def _with_parts(
@@ -244,7 +243,7 @@ def _with_parts(
 
 
 def _use_best(
-    settings: run_settings.Settings, store: checkpoint.Store, state: Mapping[str, Any]
+    settings: run_settings.Settings, model: keras.Model, state: Mapping[str, Any]
 ) -> int:
     """Loads the weights of the best evaluation, if any; returns their step."""
     best, plan = state.get("best_step"), settings.plan
@@ -254,7 +253,7 @@ def _use_best(
     name, value = plan.best(state)
     print(f"best: step {best} with {name} {value:.4f}; used from here on")
     name = f"{file_names.CHECKPOINT_PREFIX}-{best}"
-    store.load(os.path.join(settings.output_dir, name))
+    checkpoint.load(model, os.path.join(settings.output_dir, name))
     return best
 
 

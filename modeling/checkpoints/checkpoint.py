@@ -9,8 +9,6 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -174,11 +172,6 @@ def _copy_here(path):
     for file in remote_files.matching(directory, pattern):
         tf.io.gfile.copy(file, os.path.join(local, os.path.basename(file)))
     return os.path.join(local, name) if name else local
-
-
-def check(config, path, *, allows_missing=None):
-    """Refuses a checkpoint whose network is not that of a config; see `check_file`."""
-    check_file(config, open_file(path, config), allows_missing=allows_missing)
 
 
 def check_file(config, file, *, allows_missing=None):
@@ -404,19 +397,6 @@ def load_trained(model, path, *, allows_missing=None):
             f"this task and number of labels; {_TRAIN}"
         )
     return report
-
-
-class Store(NamedTuple):
-    """How a run saves a model, {Google name: variable}, and loads it from a prefix."""
-
-    variables: dict[str, Any]
-    write: Callable[[Any, Any], None]
-    load: Callable[[Any], Any]
-
-
-def store(model):
-    """The Store of a built model."""
-    return Store(google.variables(model), google.write, functools.partial(load, model))
 
 
 def list_keys(keys):

@@ -315,8 +315,8 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
     rows for up to 3 special tokens that the vocabulary has and it has not.
 
     Raises:
-        ValueError: as in `check_sizes`, `check_memory` and checkpoint.check; or it is
-            an encoder-decoder where none is taken.
+        ValueError: as in `check_sizes`, `check_memory` and checkpoint.check_file; or
+            it is an encoder-decoder where none is taken.
     """
     config = read_config(files.config_file)
     if config.network == "encoder_decoder" and not takes_encoder_decoder:

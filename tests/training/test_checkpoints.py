@@ -30,7 +30,6 @@ def saver(directory, model, adam, keep=5, **changes):
         str(directory),
         google.variables(model),
         adam,
-        write=google.write,
         max_to_keep=keep,
         **changes,
     )

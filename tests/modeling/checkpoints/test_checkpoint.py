@@ -30,6 +30,10 @@ BILLION = 10**9
 WEIGHTS = {"w": np.ones(2, np.float32)}
 
 
+def check_path(config, path, **options):
+    checkpoint.check_file(config, checkpoint.open_file(path, config), **options)
+
+
 def stored(prefix):
     reader = tf.train.load_checkpoint(str(prefix))
     return {
@@ -156,10 +160,10 @@ def test_kind_and_each_size_are_compared(networks):
                 f"has weights of {theirs.kind}, but the config is of {config.kind};"
             )
             if one == other:
-                checkpoint.check(config, path)
+                check_path(config, path)
                 continue
             with pytest.raises(ValueError, match=f"^{path}: {message} give the config"):
-                checkpoint.check(config, path)
+                check_path(config, path)
     for network, key, value, in_file in SIZES:
         config, path = networks[network]
         *side, field = key.split(".")
@@ -170,24 +174,24 @@ def test_kind_and_each_size_are_compared(networks):
         message = f"{config.key_in_file(key)}={value} (the file has {in_file})"
         for allows in (None, True):
             with pytest.raises(ValueError, match=f"config has .*{re.escape(message)}"):
-                checkpoint.check(other, path, allows_missing=allows)
+                check_path(other, path, allows_missing=allows)
 
 
 def test_each_format_has_the_sizes(path, tiny_config):
     """They are compared before a network is built: no memory holds some of these."""
-    checkpoint.check(tiny_config, path)
+    check_path(tiny_config, path)
     for _, key, value, in_file in (row for row in SIZES if row[0] == "bert"):
         other = dataclasses.replace(tiny_config, **{key: value})
         message = rf"config has {key}={value} \(the file has {in_file}\); give the con"
         with pytest.raises(ValueError, match=message):
-            checkpoint.check(other, path)
+            check_path(other, path)
     other = dataclasses.replace(tiny_config, num_hidden_layers=BILLION)
     message = f"config has num_hidden_layers={BILLION}, but the file has 2; give"
     with pytest.raises(ValueError, match=f"{message} .* or --allow_missing_weights to"):
-        checkpoint.check(other, path, allows_missing=False)
+        check_path(other, path, allows_missing=False)
     with pytest.raises(ValueError, match=f"{message} [^-]*$"):
-        checkpoint.check(other, path)
-    checkpoint.check(other, path, allows_missing=True)
+        check_path(other, path)
+    check_path(other, path, allows_missing=True)
 
 
 def test_missing_weights_are_random_only_where_it_is_allowed(
@@ -196,7 +200,7 @@ def test_missing_weights_are_random_only_where_it_is_allowed(
     name = "bert/encoder/layer_0/output/dense/bias"
     google.save(tmp_path / "a.ckpt", model, left_out=[name])
     with pytest.raises(ValueError, match=f"lacks {name} of the 37 variables of the"):
-        checkpoint.check(tiny_config, tmp_path / "a.ckpt")
+        check_path(tiny_config, tmp_path / "a.ckpt")
     deeper = random_model(dataclasses.replace(tiny_config, num_hidden_layers=4), "none")
     before = values(deeper)
     with pytest.raises(ValueError, match="num_hidden_layers=4, but the file has 2"):

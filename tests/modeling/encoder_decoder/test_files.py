@@ -215,7 +215,9 @@ def test_other_heads_and_lost_variables_are_refused(
     lost = "decoder.bert.encoder.layer.1.crossattention.self.value.bias"
     path = changed(seq2seq_dir, tmp_path / "less", lambda tensors: tensors.pop(lost))
     with pytest.raises(ValueError, match=rf"lacks {lost} of the 94 variables"):
-        checkpoint.check(seq2seq_config, path)
+        checkpoint.check_file(
+            seq2seq_config, checkpoint.open_file(path, seq2seq_config)
+        )
 
 
 def test_tokens_can_be_added_to_both_sides(seq2seq_model):
