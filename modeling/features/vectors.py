@@ -11,7 +11,6 @@ from modeling import kernels
 from modeling.features import layer_choices
 
 SEPARATE = "none"  # as a combination: each layer has a vector
-POOLINGS = ("none", "cls", "mean")
 # Of texts: the vector of [CLS] (of a network that reads from left to right, of the last
 # token); the mean or the largest values over the tokens; the vector of the last token.
 TEXT_POOLINGS = ("cls", "mean", "max", "last")
