@@ -4,13 +4,13 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, json_files
+from contract import atomic_files, errors, file_names, json_files, wording
 from training import driver, metrics, run_directory, run_settings, tensorboard
 
 SEEDS_FILE = "seeds.json"
@@ -219,7 +219,7 @@ def _choose_best(
         )
     assert settings.run.plan is not None
     metric = settings.run.plan.best_metric
-    sign = -1.0 if metric.endswith("loss") else 1.0
+    sign = metrics.sign(metric)
     means = [sign * float(np.mean(each)) if each else -np.inf for each in scores]
     number = _largest(means)
     run_number = _largest(sign * np.array(scores[number]))
@@ -280,7 +280,7 @@ def _table(
     scores: Sequence[Sequence[float]],
     metric: str,
     best: int,
-) -> Iterator[str]:
+) -> list[str]:
     """Lines of columns, a row a combination."""
     names = sorted(combinations[0].values)
     rows = [[*names, metric]]
@@ -290,11 +290,8 @@ def _table(
         if deviation is not None:
             score += f" +- {deviation:.4f}"
         rows.append([*(_spell(combination.values[name]) for name in names), score])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    yield "grid:"
-    for number, row in enumerate(rows):
-        cells = "  ".join(map(str.ljust, row, widths))
-        yield f"  {cells}{'  best' if number == best + 1 else ''}".rstrip()
+    rows[best + 1].append("best")
+    return ["grid:", *(f"  {line}" for line in wording.columns(rows))]
 
 
 def _assignments(values: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from contract import errors
-from training import checkpoints, interruption, tensorboard, train_step
+from training import checkpoints, interruption, metrics, tensorboard, train_step
 
 ROWS_LOSS = "rows_loss"  # the mean loss of the rows, beside scores, which it is not
 _AGAIN = " and start again with --overwrite_output_dir, or look at these examples"
@@ -26,8 +26,8 @@ class Plan:
         save_steps: steps between checkpoints; the last step always saves.
         max_steps_per_call: most steps in one call on the devices.
         evaluate_steps: steps between evaluations, 0 for none.
-        best_metric: decides what is best; lower is better if it ends in `loss`. Of
-            equal scores, and of those that are not defined, the lower loss is best.
+        best_metric: decides what is best, by `metrics.sign`. Of equal scores, and of
+            those that are not defined, the lower loss is best.
         patience: evaluations without a better score before the run stops; 0: never.
         profile_steps: the steps at which a trace begins and ends, or ().
     """
@@ -74,7 +74,7 @@ class Plan:
         """
         if "best_step" not in best:
             return True
-        sign = -1.0 if self.best_metric.endswith("loss") else 1.0
+        sign = metrics.sign(self.best_metric)
         values = score, best["best_score"]
         new, old = (-math.inf if math.isnan(v) else sign * v for v in values)
         if new != old:

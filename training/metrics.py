@@ -165,6 +165,11 @@ def compute(
     return {name: METRICS[name](labels, predictions) for name in names}
 
 
+def sign(metric: str) -> float:
+    """1, or -1 for a loss: the higher a score is times this, the better."""
+    return -1.0 if metric.endswith("loss") else 1.0
+
+
 def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """Mean and sample standard deviation of every score over several seeds."""
     names = sorted(set.intersection(*(set(run) for run in runs)))

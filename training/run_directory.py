@@ -17,6 +17,7 @@ from contract import (
     json_files,
     locks,
     remote_files,
+    wording,
 )
 from training import checkpoints, facts, run_settings, tensorboard
 
@@ -93,14 +94,10 @@ def check_identity(directory: str, name: str, identity: Mapping[str, Any]) -> No
         return
     before = _identity(path)
     identity = json.loads(json.dumps(dict(identity)))  # lists for tuples, as in a file
-    differing = [
-        f"{key} was {before[key]!r} and is {value!r}"
-        for key, value in identity.items()
-        if key in before and before[key] != value
-    ]
-    if differing:
+    known = {key: identity[key] for key in identity if key in before}
+    if differing := wording.differences(before, known):
         raise errors.InputError(
-            f"--output_dir={directory} holds another run: {'; '.join(differing)}; "
+            f"--output_dir={directory} holds another run: {differing}; "
             "choose another directory, or add --overwrite_output_dir to replace it"
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 from reports import figures, svg
 from reports.measures import class_scores
 from reports.pages import head, usage
+from training import metrics
 
 SHOWN_ERRORS = 25
 SHOWN_LABELS = 30
@@ -90,7 +91,7 @@ def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> st
         rows.append({"place": place, "run": run, "scores": scored, "details": held_out})
     scores = list(dict.fromkeys(name for row in rows for name in row["scores"]))
     main = scores[0] if scores else ""
-    sign = -1 if main.endswith("loss") else 1
+    sign = metrics.sign(main)
 
     def rank(row):
         score = row["scores"].get(main)
