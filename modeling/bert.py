@@ -15,11 +15,10 @@ import keras
 from keras import ops
 
 from contract import errors
-from modeling import activations, kernels, kernels_tf
+from modeling import activations, dropout_sites, kernels, kernels_tf
 from modeling.configs import keras_configs
 
 _TRACED_BLOCKS = 4  # fewer are traced sooner one by one than as a function
-SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output
 
 
 def weight_init(config):
@@ -126,11 +125,12 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         else:
             # A product has a dense gradient, whose norm does not depend on the packing.
             positions = ops.take(1.0 * positions, first + position_ids, axis=0)
+        site = dropout_sites.EMBEDDINGS
         hidden = kernels.norm_of_sum(
-            self.norm, words, segments + positions, rate=0.0, seed=seed, site=0
+            self.norm, words, segments + positions, rate=0.0, seed=seed, site=site
         )
         rate = self.config.hidden_dropout_prob
-        hidden = kernels.dropout(hidden, rate, seed, site=0)  # [B, S, E]
+        hidden = kernels.dropout(hidden, rate, seed, site)  # [B, S, E]
         return self.projection(hidden) if self.projection else hidden
 
     def look_up_segments(self, segment_ids):
@@ -234,7 +234,7 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)  # the bias stays float32
         self.config = config
         self.index = index
-        self.site = 1 + index * SITES_PER_BLOCK
+        self.site = dropout_sites.first_of_block(index)
         dtype, make_dense = self.given_dtype, self.dense_kind
         width, inner_width = config.hidden_size, config.intermediate_size
         self.attention = self.attention_kind(

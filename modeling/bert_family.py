@@ -6,18 +6,8 @@ Their configs are in configs/bert_family.py.
 import keras
 from keras import ops
 
-from modeling import bert, heads, kernels
+from modeling import bert, dropout_sites, heads, kernels
 from modeling.configs import keras_configs
-
-# Dropout before the dense layer of a classifier, below the sites of features.source.
-_DENSE_SITE = heads.HEAD_SITE - 16
-_PASS_BITS = 25  # of a step; the pass through a shared block counts above them
-
-
-def seed_of_pass(seed, number):
-    """The dropout seed of another pass in the same step, or None for None."""
-    shift = number << _PASS_BITS
-    return None if seed is None else (seed[0], seed[1] + shift)
 
 
 class SharedPass:
@@ -36,7 +26,7 @@ class SharedPass:
             self.block.build(input_shape)
 
     def __call__(self, *inputs, seed=None, **options):
-        seed = seed_of_pass(seed, self.number)
+        seed = dropout_sites.seed_of_pass(seed, self.number)
         return self.block(*inputs, seed=seed, **options)
 
 
@@ -117,8 +107,9 @@ class DenseClassifierHead(keras_configs.Configured, keras.layers.Layer):
     def call(self, first, seed=None, is_shared=False):
         activation, rate, _ = self.settings
         if self.drops_input:
-            first = kernels.dropout(first, rate, seed, _DENSE_SITE)
+            site = dropout_sites.DENSE_CLASSIFIER
+            first = kernels.dropout(first, rate, seed, site)
         hidden = self.dense(first)
         hidden = bert.activate(activation, hidden, training=seed is not None)
-        hidden = kernels.dropout(hidden, rate, seed, heads.HEAD_SITE)
+        hidden = kernels.dropout(hidden, rate, seed, dropout_sites.HEAD)
         return self.logits(hidden)

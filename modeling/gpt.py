@@ -6,7 +6,7 @@ finetune-transformer-lm (Radford et al., 2018) and gpt-2 (Radford et al., 2019).
 import keras
 from keras import ops
 
-from modeling import bert, kernels, kernels_tf
+from modeling import bert, dropout_sites, kernels, kernels_tf
 from modeling.configs import keras_configs
 
 
@@ -80,7 +80,9 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
         if seed is None or not config.joined_table:
             return self.word_embeddings
         rate = config.embedding_dropout_prob
-        return kernels.dropout(self.word_embeddings, rate, seed, site=0)
+        return kernels.dropout(
+            self.word_embeddings, rate, seed, dropout_sites.EMBEDDINGS
+        )
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
         config = self.config
@@ -101,7 +103,7 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
         hidden = ops.take(table, input_ids, axis=0) + positions  # [B, S, D]
         if not config.joined_table:
             rate = config.embedding_dropout_prob
-            hidden = kernels.dropout(hidden, rate, seed, site=0)
+            hidden = kernels.dropout(hidden, rate, seed, dropout_sites.EMBEDDINGS)
         return hidden if config.norm_first else ops.cast(hidden, self.compute_dtype)
 
 

@@ -6,13 +6,12 @@ A head takes `sequence_output` or `pooled_output`, never an encoder. Logits are 
 import keras
 from keras import ops
 
-from modeling import bert, kernels
+from modeling import bert, dropout_sites, kernels
 from modeling.configs import keras_configs
 
 # run_classifier.py and run_squad.py fix these, whatever the config has.
 HEAD_STDDEV = 0.02
 HEAD_DROPOUT = 0.1
-HEAD_SITE = 4095  # where dropout is drawn, beyond the sites of any encoder's depth
 
 
 class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
@@ -41,9 +40,9 @@ class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     def call(self, pooled_output, seed=None, is_shared=False):
         if is_shared:
             ones = ops.ones_like(pooled_output[:, 0])  # [B, D]
-            mask = kernels.dropout(ones, HEAD_DROPOUT, seed, HEAD_SITE)
+            mask = kernels.dropout(ones, HEAD_DROPOUT, seed, dropout_sites.HEAD)
             return self.logits(pooled_output * mask[:, None])
-        hidden = kernels.dropout(pooled_output, HEAD_DROPOUT, seed, HEAD_SITE)
+        hidden = kernels.dropout(pooled_output, HEAD_DROPOUT, seed, dropout_sites.HEAD)
         return self.logits(hidden)
 
 

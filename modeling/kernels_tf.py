@@ -12,7 +12,8 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-_SITE_BITS = 12  # of places that draw dropout in one step: 3 a layer and a few heads
+from modeling import dropout_sites
+
 # Multipliers of lowbias32, by C. Wellons.
 _HASH = (0x7FEB352D, 0x846CA68B)
 # XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
@@ -175,7 +176,7 @@ class LayerSeed(NamedTuple):
     @classmethod
     def of(cls, seed, site):
         """The seed for a layer at this site, of the network's."""
-        return cls(seed[0], seed[1] * (1 << _SITE_BITS) + site)
+        return cls(seed[0], seed[1] * (1 << dropout_sites.BITS) + site)
 
 
 def keep_mask(rate, seed, site):

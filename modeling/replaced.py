@@ -9,7 +9,7 @@ import math
 from keras import ops
 
 from contract import features as names
-from modeling import bert_family, losses, pretrainers
+from modeling import dropout_sites, losses, pretrainers
 
 
 class ReplacedTokenDetector(pretrainers.Discriminator):
@@ -34,7 +34,7 @@ class ReplacedTokenDetector(pretrainers.Discriminator):
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        outputs = self.generator(features, seed=bert_family.seed_of_pass(seed, 1))
+        outputs = self.generator(features, seed=dropout_sites.seed_of_pass(seed, 1))
         tokens = draw(outputs["masked_lm_logits"], features[names.GENERATOR_DRAWS])
         input_ids, is_replaced = replace(features, tokens)
         outputs |= super().call({**features, names.INPUT_IDS: input_ids}, seed=seed)

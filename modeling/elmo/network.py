@@ -6,7 +6,7 @@ bilm-tf (Peters et al., 2018).
 import keras
 from keras import ops
 
-from modeling import kernels
+from modeling import dropout_sites, kernels
 from modeling.configs import keras_configs
 from modeling.elmo import characters, lstm
 
@@ -155,7 +155,7 @@ class ElmoNetwork(keras_configs.NetworkLayer):
     def _dropped(self, pair, seed, layer):
         rate = self.config.dropout
         return tuple(
-            kernels.dropout(x, rate, seed, site=2 * layer + k)
+            kernels.dropout(x, rate, seed, dropout_sites.of_lstm_input(layer, k))
             for k, x in enumerate(pair)
         )
 

@@ -1,18 +1,9 @@
-"""An encoder and a decoder; transformers' EncoderDecoderModel of two BERTs.
-
-Sites of dropout are those of BERT's blocks; attention to the source has two more in
-each, after those of all blocks.
-"""
+"""An encoder and a decoder; transformers' EncoderDecoderModel of two BERTs."""
 
 from keras import ops
 
-from modeling import bert, kernels
+from modeling import bert, dropout_sites, kernels
 from modeling.configs import keras_configs
-
-SITES_OF_CROSS_ATTENTION = 2  # of dropout: its softmax, its output
-# Dropout of the decoder is drawn from another seed than the encoder's, whose sites have
-# the same numbers.
-_OF_DECODER = 1 << 30
 
 
 class CrossAttention(bert.SelfAttention):
@@ -46,8 +37,9 @@ class DecoderBlock(bert.EncoderBlock):
 
     def __init__(self, config, index, **kwargs):
         super().__init__(config, index, **kwargs)
-        first = 1 + config.num_hidden_layers * bert.SITES_PER_BLOCK
-        self.cross_site = first + index * SITES_OF_CROSS_ATTENTION
+        self.cross_site = dropout_sites.first_of_cross_attention(
+            config.num_hidden_layers, index
+        )
         self.cross_attention = CrossAttention(
             config, self.cross_site, name="cross_attention", dtype=self.given_dtype
         )
@@ -88,8 +80,7 @@ class Decoder(bert.Network):
     traces_once = False
 
     def call(self, input_ids, input_mask, source, source_mask, seed=None):
-        if seed is not None:
-            seed = (seed[0] ^ _OF_DECODER, seed[1])
+        seed = dropout_sites.seed_of_decoder(seed)
         hidden = self.embeddings(input_ids, ops.zeros_like(input_ids), seed=seed)
         biases = (
             kernels.attention_bias(kernels.causal_mask(input_mask)),

@@ -8,14 +8,11 @@ import keras
 from keras import ops
 
 from contract import features as names
-from modeling import heads, kernels, sequences
+from modeling import dropout_sites, heads, kernels, sequences
 from modeling.configs import keras_configs
 from modeling.elmo import lstm
 from modeling.elmo import network as elmo
 from modeling.features import head_config, layer_choices
-
-# Dropout of what the head reads, and below it that between its LSTM layers.
-_FEATURE_SITE = heads.HEAD_SITE - 1
 
 
 class LayerMix(keras_configs.Configured, keras.layers.Layer):
@@ -76,7 +73,7 @@ class BiLstm(keras_configs.Configured, keras.layers.Layer):
     def call(self, hidden, mask, seed=None):
         for j, pair in enumerate(zip(self.forward, self.backward, strict=True)):
             if j:
-                site = _FEATURE_SITE - j
+                site = dropout_sites.between_lstms(j)
                 hidden = kernels.dropout(hidden, self.dropout, seed, site)
             weights = [each.weights_of_step for each in pair]
             outputs, _ = lstm.bidirectional(
@@ -154,7 +151,7 @@ class FeatureSource:
         states = self._states(features, seed, outputs)
         mixed = self.layer_mix(states) if self.layer_mix else states[:, :, 0]
         rate = self.reading.feature_dropout
-        mixed = kernels.dropout(mixed, rate, seed, _FEATURE_SITE)
+        mixed = kernels.dropout(mixed, rate, seed, dropout_sites.FEATURES)
         if not self.bilstm:
             return mixed
         if self.adds_segments:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import bert, kernels, models
+from modeling import bert, dropout_sites, kernels, models
 from modeling.configs import config as config_lib
 from tests import family_weights
 
@@ -153,7 +153,7 @@ def test_every_place_draws_its_own_dropout(tiny_config):
     sites = [0]
     for block in bert.BertEncoder(deep).blocks:
         sites += block.attention.site, block.site + 1, block.site + 2
-    assert len(set(sites)) == len(sites) == 1 + 24 * bert.SITES_PER_BLOCK
+    assert len(set(sites)) == len(sites) == 1 + 24 * dropout_sites.PER_BLOCK
     assert max(sites) < 4095  # which is the heads'
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from modeling import kernels_tf
+from modeling import dropout_sites, kernels_tf
 from modeling.encoder_decoder import network as network_lib
 from tests.modeling import random_weights
 
@@ -31,7 +31,7 @@ def test_sides_drop_different_entries(tiny_config, tiny_features, monkeypatch):
     first, second = dropped()
     assert 0.4 < first.mean() < 0.6 and 0.4 < second.mean() < 0.6
     assert 0.4 < (first == second).mean() < 0.6
-    monkeypatch.setattr(network_lib, "_OF_DECODER", 0)  # the twin
+    monkeypatch.setattr(dropout_sites, "_OF_DECODER", 0)  # the twin
     first, second = dropped()
     assert (first == second).all()
 
