@@ -157,7 +157,7 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("config", "site")
-    projections: tuple[str, ...] = ("query", "key", "value", "output_projection")
+    parts: tuple[str, ...] = ("query", "key", "value", "output_projection")
 
     def __init__(self, config, site, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the bias stays float32
@@ -172,10 +172,6 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         self.key = dense(*size, "key", self.given_dtype)
         self.value = dense(*size, "value", self.given_dtype)
         self.output_projection = dense(*size, "output", self.given_dtype)
-
-    def build(self, input_shape, *_):
-        for name in self.projections:
-            getattr(self, name).build(input_shape)
 
     def _split_heads(self, x):
         heads, width = self.config.num_attention_heads, self.config.hidden_size

@@ -50,16 +50,13 @@ class DiscriminatorHead(keras_configs.Configured, keras.layers.Layer):
     """
 
     only_dtype = "float32"
+    parts = ("dense", "logits")
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
         self.dense = bert.dense(config, config.hidden_size, "dense")
         self.logits = bert.dense(config, 1, "logits")
-
-    def build(self, input_shape):
-        self.dense.build(input_shape)
-        self.logits.build(input_shape)
 
     def call(self, hidden, training=False):
         hidden = self.dense(ops.cast(hidden, "float32"))
@@ -84,6 +81,7 @@ class DenseClassifierHead(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("config", "num_classes", "is_choice")
+    parts = ("dense", "logits")
     only_dtype = "float32"
 
     def __init__(self, config, num_classes, is_choice=False, **kwargs):
@@ -99,10 +97,6 @@ class DenseClassifierHead(keras_configs.Configured, keras.layers.Layer):
             bert.OutputProjection(size, heads.HEAD_STDDEV, name=name)
             for size, name in zip(units, names, strict=True)
         )
-
-    def build(self, input_shape):
-        self.dense.build(input_shape)
-        self.logits.build(input_shape)
 
     def call(self, first, seed=None, is_shared=False):
         activation, rate, _ = self.settings

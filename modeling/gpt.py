@@ -110,7 +110,7 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
 class GptAttention(bert.SelfAttention):
     """Attention whose query, key and value come from one kernel [1, D, 3 D]."""
 
-    projections: tuple[str, ...] = ("query_key_value", "output_projection")
+    parts: tuple[str, ...] = ("query_key_value", "output_projection")
 
     def _make_projections(self):
         config, width, dtype = self.config, self.config.hidden_size, self.given_dtype
@@ -208,9 +208,6 @@ class TiedHead(keras_configs.Configured, keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(autocast=False, **kwargs)
         self.config = config
-
-    def build(self, input_shape, *_):
-        self.built = True
 
     def call(self, hidden, table, training=False):
         table = ops.convert_to_tensor(table)[: self.config.num_outputs]

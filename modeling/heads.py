@@ -24,6 +24,7 @@ class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("num_classes", "is_gpt")
+    parts = ("logits",)
     only_dtype = "float32"
 
     def __init__(self, num_classes, is_gpt=False, **kwargs):
@@ -33,9 +34,6 @@ class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
         self.logits = bert.OutputProjection(
             num_classes, HEAD_STDDEV, is_gpt, name="logits"
         )
-
-    def build(self, input_shape):
-        self.logits.build(input_shape)
 
     def call(self, pooled_output, seed=None, is_shared=False):
         if is_shared:
@@ -53,14 +51,12 @@ class SpanHead(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ()
+    parts = ("logits",)
     only_dtype = "float32"
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.logits = bert.OutputProjection(2, HEAD_STDDEV, name="logits")
-
-    def build(self, input_shape):
-        self.logits.build(input_shape)
 
     def call(self, sequence_output):
         logits = self.logits(sequence_output)  # [B, S, 2]

@@ -44,10 +44,12 @@ class Configured:
 
     It is the first base of each, and registers it with Keras. The arguments in
     `_READERS` are written as dicts. A `dtype` is for all parts, and is written. Without
-    one they follow the policy of the process, as a loaded model does.
+    one they follow the policy of the process, as a loaded model does. A layer without a
+    `build` of its own has the attributes `parts`, which read what it reads.
     """
 
     arguments: tuple[str, ...] = ("config",)
+    parts: tuple[str, ...] = ()
     only_dtype: str | None = None  # under every policy
     quantize = refuse_quantization
 
@@ -69,6 +71,10 @@ class Configured:
             )
         # For parts: None where they follow the policy of the process.
         self.given_dtype = dtype and self.dtype_policy
+
+    def build(self, input_shape, *_):
+        for name in self.parts:
+            getattr(self, name).build(input_shape)
 
     def compute_output_spec(self, *args, **kwargs):
         """Returns the outputs of a call of KerasTensors, as such, with their dtypes."""

@@ -105,6 +105,8 @@ class EncoderDecoder(keras_configs.NetworkLayer):
     bert.Network. `seed` and `recompute` are as there.
     """
 
+    parts = ("encoder", "decoder")
+
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
         dtype = self.given_dtype
@@ -112,10 +114,6 @@ class EncoderDecoder(keras_configs.NetworkLayer):
             config.encoder, recompute, name="encoder", dtype=dtype
         )
         self.decoder = Decoder(config.decoder, recompute, name="decoder", dtype=dtype)
-
-    def build(self, input_shape, *_):
-        self.encoder.build(input_shape)
-        self.decoder.build(input_shape)
 
     def call(
         self,
