@@ -65,6 +65,11 @@ class CausalLMMixin:
 
     source_spec: tuple = ()  # what `empty_cache` takes besides, as tf.TensorSpecs
 
+    @property
+    def writer(self):
+        """The bert.Network that reads what is written, and has the table of tokens."""
+        return self.network
+
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
         outputs = encode_and_predict(self, features, seed)
@@ -76,10 +81,17 @@ class CausalLMMixin:
 
     def empty_cache(self, batch_size, capacity):
         """The cache that `extend` writes to, for B texts of up to `capacity` tokens."""
-        return key_value_cache.make_empty(self.network, batch_size, capacity)
+        return key_value_cache.make_empty(self.writer, batch_size, capacity)
 
     def extend(
-        self, input_ids, position_ids, start, is_visible, cache, last_only=False
+        self,
+        input_ids,
+        position_ids,
+        start,
+        is_visible,
+        cache,
+        last_only=False,
+        others=None,
     ):
         """Logits [B, S, V] of the tokens after S new ones, and the extended cache.
 
@@ -87,7 +99,7 @@ class CausalLMMixin:
         are those of `key_value_cache.extend`.
         """
         hidden, cache = key_value_cache.extend(
-            self.network, input_ids, position_ids, start, is_visible, cache
+            self.writer, input_ids, position_ids, start, is_visible, cache, others
         )
         return self._predict(hidden[:, -1:] if last_only else hidden), cache
 
@@ -96,4 +108,4 @@ class CausalLMMixin:
         return key_value_cache.take_rows(cache, rows)
 
     def _predict(self, hidden):
-        return self.masked_lm(hidden, self.network.embeddings.table())
+        return self.masked_lm(hidden, self.writer.embeddings.table())

@@ -11,7 +11,6 @@ import tensorflow as tf
 from contract import features as names
 from modeling import bert, kernels, models, token_heads
 from modeling.configs import keras_configs
-from modeling.generation import key_value_cache
 
 
 class DecodeCache(NamedTuple):
@@ -50,6 +49,11 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
             config.decoder, name="masked_lm", dtype=self.given_dtype
         )
 
+    @property
+    def writer(self):
+        """The decoder, a bert.Network."""
+        return self.network.decoder
+
     def features_spec(self):
         """As BertModel's, and those of a target [B, T]."""
         target = dict.fromkeys(names.DECODER_INPUTS, (None, None))
@@ -63,22 +67,17 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
         hidden = self.encode(features, seed)["sequence_output"]
-        labels = features[names.LABELS]
+        labels, table = features[names.LABELS], self.writer.embeddings.table()
         return token_heads.predict_tokens(
-            self.masked_lm, hidden, self._table(), labels, seed is not None
+            self.masked_lm, hidden, table, labels, seed is not None
         )
-
-    def logits(self, features):
-        """Logits of the target's tokens, [B, T, V] float32."""
-        return self._predict(self.encode(features, None)["sequence_output"])
 
     def empty_cache(self, batch_size, capacity, source):
         """A DecodeCache of B sources, features of the encoder, without a target."""
-        network, mask = self.network, source[names.INPUT_MASK]
-        read = network.encoder(*(source[name] for name in names.ENCODER_INPUTS))
-        written = key_value_cache.make_empty(network.decoder, batch_size, capacity)
-        pairs = network.decoder.read(read["sequence_output"])
-        return DecodeCache(written, pairs, mask)
+        read = self.network.encoder(*(source[name] for name in names.ENCODER_INPUTS))
+        written = super().empty_cache(batch_size, capacity)
+        pairs = self.writer.read(read["sequence_output"])
+        return DecodeCache(written, pairs, source[names.INPUT_MASK])
 
     def extend(
         self, input_ids, position_ids, start, is_visible, cache, last_only=False
@@ -87,32 +86,19 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
         # Made anew each time. Where it is an input of a loop, and shapes are known,
         # TensorFlow 2.21 can fuse its addition and then take a wrong input.
         bias = kernels.attention_bias(cache.source_mask)
-        hidden, written = key_value_cache.extend(
-            self.network.decoder,
-            input_ids,
-            position_ids,
-            start,
-            is_visible,
-            cache.written,
-            [{"source": pair, "source_bias": bias} for pair in cache.source],
-        )
-        hidden = hidden[:, -1:] if last_only else hidden
-        return self._predict(hidden), cache._replace(written=written)
+        others = [{"source": pair, "source_bias": bias} for pair in cache.source]
+        inputs = input_ids, position_ids, start, is_visible, cache.written
+        logits, written = super().extend(*inputs, last_only, others)
+        return logits, cache._replace(written=written)
 
     def take_cache_rows(self, cache, rows):
         """The DecodeCache of these rows, int32 [R]; sources stay where they are.
 
         So the first R / B of them have to be of the first source, and so on.
         """
-        return cache._replace(written=key_value_cache.take_rows(cache.written, rows))
+        return cache._replace(written=super().take_cache_rows(cache.written, rows))
 
     def start(self, num_rows):
         """The beginning of a target: ids int32 [R, 1], and their lengths [R]."""
         ids = tf.fill([num_rows, 1], self.config.decoder_start_token_id)
         return ids, tf.ones([num_rows], tf.int32)
-
-    def _predict(self, hidden):
-        return self.masked_lm(hidden, self._table())
-
-    def _table(self):
-        return self.network.decoder.embeddings.table()
