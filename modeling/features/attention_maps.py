@@ -29,10 +29,7 @@ def compute(encoder, outputs, input_mask):
             "BERT, GPT or GPT-2"
         )
     hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    mask = input_mask
-    if encoder.config.is_left_to_right:
-        mask = kernels.causal_mask(input_mask)
-    bias = kernels.attention_bias(mask)  # [B, 1, 1 or S, T]
+    bias = kernels.attention_bias(encoder.visible(input_mask))  # [B, 1, 1 or S, T]
     is_token = ops.cast(input_mask, "float32")[:, None, :, None]  # [B, 1, S, 1]
     maps = [
         _probabilities(block, x, bias) * is_token
