@@ -32,11 +32,8 @@ class ContrastiveTrainStep(train_step.TrainStep):
         with tf.GradientTape() as tape:
             tape.watch(vectors)
             outputs = {"vectors": vectors}
-            totals = self._objective.totals(batch, outputs)
-            losses = {name: totals[name] / counts[name] for name in totals}
-            loss = tf.add_n(list(losses.values()))
-            scaled = loss if scale is None else loss * scale
-        upstream = train_step.split_parts(tape.gradient(scaled, vectors), count)
+            parts, loss = self._loss(batch, outputs, counts, scale)
+        upstream = train_step.split_parts(tape.gradient(loss, vectors), count)
 
         def gradients(number, micro_batch):
             with tf.GradientTape() as tape:
@@ -49,7 +46,7 @@ class ContrastiveTrainStep(train_step.TrainStep):
             return [self._optimizer.prepare_for_sum(each) for each in by_variable]
 
         return {
-            "losses": losses,
+            "losses": parts,
             "gradients": train_step.sum_of_parts(gradients, batch, count),
             "metrics": self._objective.metrics(batch, outputs),
         }

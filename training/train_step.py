@@ -224,11 +224,8 @@ class TrainStep:
         """
         with tf.GradientTape() as tape:
             outputs = self._model(batch, training=True, seed=dropout_seed)
-            totals = self._objective.totals(batch, outputs)
-            parts = {name: totals[name] / counts[name] for name in totals}
-            loss = tf.add_n(list(parts.values()))
-            scaled = loss if scale is None else loss * scale
-        gradients = tape.gradient(scaled, self._variables)
+            parts, loss = self._loss(batch, outputs, counts, scale)
+        gradients = tape.gradient(loss, self._variables)
         if not self._keeps_slices:
             gradients = [self._optimizer.prepare_for_sum(each) for each in gradients]
         return {
@@ -236,6 +233,13 @@ class TrainStep:
             "gradients": gradients,
             **self._measures(batch, outputs),
         }
+
+    def _loss(self, batch, outputs, counts, scale):
+        """{part: loss}, and the sum of the parts * scale, which is 1 where None."""
+        totals = self._objective.totals(batch, outputs)
+        parts = {name: totals[name] / counts[name] for name in totals}
+        loss = tf.add_n(list(parts.values()))
+        return parts, loss if scale is None else loss * scale
 
     def _measures(self, batch, outputs):
         """Values beside losses and gradients, which are summed over parts."""
