@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 
 from modeling.checkpoints import google
+from modeling.elmo import lstm
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "elmo"
 OPTIONS, WEIGHTS = GOLDEN / "skip_options.json", GOLDEN / "skip_weights.hdf5"
@@ -57,3 +58,10 @@ def write_training(directory):
     options["char_cnn"]["n_characters"] = 261
     (directory / "options.json").write_text(json.dumps(options))
     return directory
+
+
+def zero_states(config, rows):
+    """The states before a text begins."""
+    shape = config.num_hidden_layers, 2, rows
+    widths = config.lstm_dim, config.projection_dim
+    return lstm.States(*(np.zeros((*shape, width), np.float32) for width in widths))

@@ -60,7 +60,7 @@ class ElmoNetwork(keras_configs.NetworkLayer):
 
     `seed` and `positions` as in `bert.Network`. With `states`, an `lstm.States` of
     [L, 2, B, D] and [L, 2, B, P], each sequence begins with those of its row, and the
-    dict has the "states" that follow. `zero_states` gives the first ones.
+    dict has the "states" that follow. The first ones are zeros.
 
     Differs from bilm-tf: without `states` each sequence begins with states of zero;
     there they go on from one sequence to the next.
@@ -91,15 +91,6 @@ class ElmoNetwork(keras_configs.NetworkLayer):
         """[..., 50] int -> [..., P]."""
         return self.characters(input_ids)
 
-    def zero_states(self, batch_size):
-        """The states before a text begins."""
-        config = self.config
-        shape = config.num_hidden_layers, 2, batch_size
-        return lstm.States(
-            ops.zeros((*shape, config.lstm_dim), "float32"),
-            ops.zeros((*shape, config.projection_dim), "float32"),
-        )
-
     def directions(self, forward, backward, mask=None, states=None, seed=None):
         """Both stacks of layers, on vectors that may be those of different texts.
 
@@ -113,14 +104,10 @@ class ElmoNetwork(keras_configs.NetworkLayer):
         Returns:
             A list of L pairs [B, T, P], and the states that follow.
         """
-        config, pair = self.config, (forward, backward)
-        if states is None:
-            states = self.zero_states(ops.shape(forward)[0])
-        pairs, after = [], []
-        for j in range(config.num_hidden_layers):
-            pair, state = self._run(
-                j, pair, mask, lstm.States(*(x[j] for x in states)), seed
-            )
+        pair, pairs, after = (forward, backward), [], []
+        for j in range(self.config.num_hidden_layers):
+            state = None if states is None else lstm.States(*(x[j] for x in states))
+            pair, state = self._run(j, pair, mask, state, seed)
             pairs.append(pair)
             after.append(state)
         return pairs, lstm.States(*map(ops.stack, zip(*after, strict=True)))

@@ -14,7 +14,7 @@ from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
 from modeling.configs import config_files
 from modeling.elmo import files, lstm
-from tests.elmo_files import OPTIONS, WEIGHTS, stored, write
+from tests.elmo_files import OPTIONS, WEIGHTS, stored, write, zero_states
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 BIAS, CARRY = "CNN/b_cnn_0", "CNN_high_1/W_carry"
@@ -114,7 +114,7 @@ def test_published_fixture_gives_its_recorded_vectors(shared_file):
     model = pretrainers.build("none", None, pretrained.read_config(release.config_file))
     checkpoint.load(model, release.init_checkpoint)
     lists = json.loads((directory / "lm_embeddings_sentences.json").read_text())
-    states = zeros = model.network.zero_states(3)
+    states = zeros = zero_states(model.config, 3)
 
     @tf.function(
         input_signature=[

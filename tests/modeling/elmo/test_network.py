@@ -13,6 +13,7 @@ import pytest
 from modeling import models
 from modeling.configs import config_files
 from modeling.elmo import lstm
+from tests import elmo_files
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 ROUNDING = 1e-5
@@ -94,7 +95,7 @@ def test_layers_are_the_originals(original):
 
 def test_states_are_carried_as_in_the_original(original):
     model, record = original
-    states = model.network.zero_states(ROWS)
+    states = elmo_files.zero_states(model.config, ROWS)
     for prefix, features, mask in batches(record):
         size = len(mask)
         outputs = model.network(
