@@ -73,7 +73,7 @@ def test_layers_that_wait_begin_at_their_step_in_a_run_that_goes_on(train):
 
 
 @pytest.fixture
-def quick(train, monkeypatch):
+def quick(train):
     """`train` with steps that compute nothing, but for what `does` does."""
 
     def start(*arguments, does=lambda step: None, loss=1.0, **changes):
@@ -87,8 +87,7 @@ def quick(train, monkeypatch):
 
             return train_steps
 
-        monkeypatch.setattr(run.train_step, "TrainStep", make_step)
-        return train(*arguments, **changes)
+        return train(*arguments, make_step=make_step, **changes)
 
     return start
 
