@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training import train_step
+from training import batch_parts, train_step
 
 STATES = "states"  # beside the losses of a step
 
@@ -66,14 +66,14 @@ class CarriedStates:
         context = tf.distribute.get_replica_context()
         count, index = context.num_replicas_in_sync, context.replica_id_in_sync_group
         rows = {
-            name: train_step.split_parts(variable.read_value(), count)[index]
+            name: batch_parts.split_parts(variable.read_value(), count)[index]
             for name, variable in self.variables.items()
         }
         results = dict(function(batch | rows, *arguments))
         rows = results.pop(STATES)
         values = [rows[name] for name in self.variables]
         if count > 1:
-            values = [place_part(value, index, count) for value in values]
+            values = [batch_parts.place_part(value, index, count) for value in values]
             values = context.all_reduce(tf.distribute.ReduceOp.SUM, values)
         context.merge_call(self._assign, args=(values,))
         return results
@@ -98,7 +98,7 @@ class CarryingTrainStep(train_step.TrainStep):
     def _part(self, number, *arguments):
         results = super()._part(number, *arguments)
         placed = {
-            name: place_part(rows, number, self._micro_batches)
+            name: batch_parts.place_part(rows, number, self._micro_batches)
             for name, rows in results[STATES].items()
         }
         return {**results, STATES: placed}
@@ -106,14 +106,3 @@ class CarryingTrainStep(train_step.TrainStep):
     def _measures(self, batch, outputs):
         measures = super()._measures(batch, outputs)
         return {**measures, STATES: self._states.choose(outputs)}
-
-
-def place_part(value: tf.Tensor, index: Any, count: int) -> tf.Tensor:
-    """The part at `index` of train_step.split_parts, in a whole that is 0 elsewhere."""
-    if count == 1:
-        return value
-    size, index = tf.shape(value)[0], tf.cast(index, tf.int32)
-    rows = [index * size, (count - 1 - index) * size]
-    whole = tf.pad(value, tf.stack([rows, *([[0, 0]] * (len(value.shape) - 1))]))
-    size = value.shape[0] and value.shape[0] * count
-    return tf.ensure_shape(whole, [size, *value.shape[1:]])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from modeling import contrastive
-from training import carried_states, train_step
+from training import batch_parts, train_step
 
 
 class ContrastiveTrainStep(train_step.TrainStep):
@@ -33,7 +33,7 @@ class ContrastiveTrainStep(train_step.TrainStep):
             tape.watch(vectors)
             outputs = {"vectors": vectors}
             parts, loss = self._loss(batch, outputs, counts, scale)
-        upstream = train_step.split_parts(tape.gradient(loss, vectors), count)
+        upstream = batch_parts.split_parts(tape.gradient(loss, vectors), count)
 
         def gradients(number, micro_batch):
             with tf.GradientTape() as tape:
@@ -55,7 +55,7 @@ class ContrastiveTrainStep(train_step.TrainStep):
         """The vectors of all micro-batches, [B, ...], computed one after another."""
         count = self._micro_batches
         parts = {
-            name: train_step.split_parts(value, count) for name, value in batch.items()
+            name: batch_parts.split_parts(value, count) for name, value in batch.items()
         }
 
         def encode(number):
@@ -80,7 +80,7 @@ def scope(dimensions: Sequence[int] = ()) -> contrastive.Scope:
         if count == 1:
             return rows
         # A sum, whose gradients TensorFlow has on several hosts, too.
-        whole = carried_states.place_part(rows, index, count)
+        whole = batch_parts.place_part(rows, index, count)
         return context.all_reduce(tf.distribute.ReduceOp.SUM, whole)
 
     def first(size):

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from contract import errors, features
 from modeling import losses
-from training import gradients_tf, optimizers
+from training import batch_parts, gradients_tf, optimizers
 
 FIRST_SCALE = 2.0**15
 # Good steps in a row after which the scale is doubled.
@@ -301,7 +301,9 @@ def sum_of_parts(
     The function maps the number of the part, int64, and its features to a structure of
     tensors or None; the batch has tensors [B, ...], B a multiple of `count`.
     """
-    parts = {name: split_parts(value, count) for name, value in batch.items()}
+    parts = {
+        name: batch_parts.split_parts(value, count) for name, value in batch.items()
+    }
 
     def part(number):
         micro_batch = {name: tf.gather(value, number) for name, value in parts.items()}
@@ -324,10 +326,3 @@ def sum_of_parts(
     return tf.nest.map_structure(
         lambda leaf: None if leaf is None else next(leaves), structure
     )
-
-
-def split_parts(value: tf.Tensor, count: int) -> tf.Tensor:
-    """Equal parts of consecutive examples: [B, ...] -> [count, B / count, ...]."""
-    parts = tf.reshape(value, tf.concat([[count, -1], tf.shape(value)[1:]], axis=0))
-    size = value.shape[0] and value.shape[0] // count
-    return tf.ensure_shape(parts, [count, size, *value.shape[1:]])

@@ -12,7 +12,7 @@ from modeling import heads, losses, models, packed_rows, pretrainers
 from modeling.configs import config, gpt_config
 from tests import daily
 from tests.training import steps
-from training import gradients_tf, train_step
+from training import batch_parts, gradients_tf
 
 SHAPE = {
     "vocab_size": 61,
@@ -150,7 +150,7 @@ def test_shares_of_a_batch_have_rows_of_their_own():
     model.build()
     loss, *_ = losses_and_gradients(model, objective, features)
     parts = {
-        name: train_step.split_parts(tf.constant(value), 2)
+        name: batch_parts.split_parts(tf.constant(value), 2)
         for name, value in shared(features, shares=2).items()
     }
     halves = [{name: value[i] for name, value in parts.items()} for i in range(2)]

@@ -291,12 +291,3 @@ def test_sums_of_every_kind():
     # Rows 0 to 3 of x belong to row 0 of the table, 4 and 5 to row 1.
     np.testing.assert_array_equal(rows.total, [[12, 16], [18, 20], [0, 0]])
     assert float(rows.squares) == sum(i**2 for i in range(12))
-
-
-def test_parts_are_consecutive_and_keep_what_is_known_of_shapes():
-    value = tf.reshape(tf.range(24), [6, 2, 2])
-    parts = train_step.split_parts(value, 3)
-    np.testing.assert_array_equal(parts, np.arange(24).reshape(3, 2, 2, 2))
-    split = tf.function(lambda value: train_step.split_parts(value, 3))
-    spec = tf.TensorSpec([None, 5], tf.int32)
-    assert split.get_concrete_function(spec).output_shapes == [3, None, 5]

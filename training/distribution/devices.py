@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from contract import cores, errors, wording
 from data_pipeline.batches import batching
-from training import train_step
+from training import batch_parts
 from training.distribution import cluster
 
 # Rows of a batch. Up to here its size, on which last bits depend, is that of the flag.
@@ -177,7 +177,7 @@ def distributed(strategy: tf.distribute.Strategy, batches: Any) -> Any:
 
         def cut(batch):
             return {
-                name: train_step.split_parts(value, parts)[first : first + count]
+                name: batch_parts.split_parts(value, parts)[first : first + count]
                 for name, value in batch.items()
             }
 
