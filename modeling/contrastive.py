@@ -14,7 +14,6 @@ from contract import features as names
 from modeling import losses
 from modeling.features import vectors
 
-_MASKED = -1e9  # the score of what is no negative
 LARGEST_COSINE = 1.0 + 1e-6
 _GATHERED = "gathered_vectors"
 
@@ -120,7 +119,7 @@ def labelled_texts(scale: float, *, scope: Scope = WHOLE) -> losses.Objective:
     def loss(features, values, everyone):
         is_other, positive = others(features)
         scores = scale * _scores(values, everyone())
-        shares = ops.log_softmax(ops.where(is_other, scores, _MASKED))
+        shares = ops.log_softmax(ops.where(is_other, scores, losses.EXCLUDED))
         number = ops.maximum(ops.sum(positive, axis=1), 1.0)
         return -ops.sum(ops.sum(shares * positive, axis=1) / number)
 
@@ -141,7 +140,7 @@ def cosent(scale: float, *, scope: Scope = WHOLE) -> losses.Objective:
         gold = scope.gather(features[names.LABEL_IDS])
         differences = cosines[None] - cosines[:, None]  # of j and i, [i, j]
         is_ordered = gold[:, None] > gold[None]
-        terms = ops.reshape(ops.where(is_ordered, differences, _MASKED), (-1,))
+        terms = ops.reshape(ops.where(is_ordered, differences, losses.EXCLUDED), (-1,))
         return ops.logsumexp(ops.concatenate([ops.zeros(1), terms]))
 
     # Every replica has the loss of all rows.
@@ -233,4 +232,4 @@ def _mask(scores, ids, candidate_ids, own):
     is_same = ops.any(ids[:, :, None] == candidate_ids[None, None], axis=1)  # [B, M]
     is_right = ops.arange(ops.shape(candidate_ids)[0])[None] == own[:, None]
     is_masked = ops.logical_and(is_same, ops.logical_not(is_right))
-    return ops.where(is_masked, _MASKED, scores)
+    return ops.where(is_masked, losses.EXCLUDED, scores)

@@ -14,6 +14,7 @@ from keras import ops
 
 from contract import features as names
 
+EXCLUDED = -1e9  # the logit of what a softmax is to leave out
 MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
 

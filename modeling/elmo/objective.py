@@ -19,7 +19,6 @@ from modeling.elmo import lstm
 DIRECTIONS = ("forward", "backward")
 _ALGORITHM = "philox"  # named because the default one depends on the device
 _NEVER = tf.int32.max  # the place of a class that is not drawn
-_HIT = -1e30  # the logit of a sampled word that is the one to predict
 
 
 class Candidates(NamedTuple):
@@ -152,7 +151,9 @@ class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
                 for n in (2 * k, 2 * k + 1)
             )
             is_hit = labels[k][:, None] == own.ids
-            logits = ops.concatenate([true, ops.where(is_hit, _HIT, drawn)], axis=1)
+            # The word to predict may be among those that are drawn.
+            drawn = ops.where(is_hit, losses_lib.EXCLUDED, drawn)
+            logits = ops.concatenate([true, drawn], axis=1)
             yield losses_lib.cross_entropy(logits, ops.zeros_like(labels[k]))
 
     def _logits(self, rows, kernels, biases, ids, tries, is_own):
