@@ -28,8 +28,8 @@ from tasks.settings import fields
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _RUNTIMES = ("onnxruntime", "onnxruntime_fused", "onnxruntime_int8", "openvino")
-PEER_VARIANTS = ("sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8")
-PEER_VARIANTS += _RUNTIMES
+_SDPA = ("sdpa_compiled", "sdpa_frozen", "sdpa_int8")
+PEER_VARIANTS = ("sdpa", "eager", *_SDPA, *_RUNTIMES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,8 @@ def prepare(settings: RatingSettings):
     encode = encoding.Encoder(opened.tokenizer, settings.max_seq_length)
     paths = settings.paths(settings.wanted_splits, "texts")
     splits = {split: read(path, encode) for split, path in paths.items()}
-    scales = Scales(next(iter(splits.values())).targets[features.LABEL_IDS].shape[1])
+    given = next(iter(splits.values())).targets[features.LABEL_IDS]
+    scales: Any = Scales(given.shape[1])
     head = run_plans.find_head(settings, opened, "classifier")
     label_maps.follow(head, scales, "the ratings", trains=settings.do_train)
     plan = run_plans.fine_tuning_settings(

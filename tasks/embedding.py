@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import os
+from typing import Any
 
 import numpy as np
 
@@ -138,8 +139,10 @@ class EmbeddingTask(fine_tuning.ScriptTask):
 
     def served(self, model, variables):
         """Raw text in, its vector out."""
+        length = self.settings.max_seq_length
+        encode: Any = encoding.Encoder(self.tokenizer, length)
         return export.TextModel(
-            encoding.Encoder(self.tokenizer, self.settings.max_seq_length),
+            encode,
             functools.partial(model, training=False),
             variables,
             lambda _, outputs: {"vector": outputs["vectors"]},

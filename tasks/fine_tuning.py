@@ -40,10 +40,10 @@ class ScriptTask(driver.FineTuningTask):
         reading: head_config.HeadConfig | None = None,
         identity: Mapping[str, Any],
     ):
-        self.settings = settings
-        self.data, self.classes, self.reading = data, classes, reading
+        self.settings, self.data, self.reading = settings, data, reading
+        self.classes: Any = classes  # each task knows its own
         self.tokenizer, self.config = opened.tokenizer, opened.config
-        self.splits = {split: self.examples(split) for split in data}
+        self.splits: dict[str, Any] = {split: self.examples(split) for split in data}
         self.files = dict(pretrained.files(opened.config, opened.tokenizer))
         self.identity = identity
         if classes:

@@ -72,6 +72,7 @@ class Objective(driver.PretrainingTask):
     """A PretrainingTask on an open network; the tokenizer may be None."""
 
     model_class: Any = models.BertModel
+    records: Any = None
 
     def __init__(self, settings, opened):
         self.settings = settings
@@ -153,7 +154,7 @@ class MaskedLM(Objective):
     """Masked words and, where records and network have it, the second sentence."""
 
     kind = "fill-mask"
-    model_class = pretrainers.BertPretrainer
+    model_class: Any = pretrainers.BertPretrainer
     generator_size = None
 
     def load(self, files):

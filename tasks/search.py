@@ -76,8 +76,9 @@ def build(settings: SearchSettings, model: search_encoders.Source) -> None:
                 "query": settings.query_prompt,
                 "passage": settings.passage_prompt,
             },
-            passages=size
-            and search_passages.Size(size, settings.passage_stride or size),
+            passages=search_passages.Size(size, settings.passage_stride or size)
+            if size
+            else None,
         )
     store = search_index.Store(index_dir)
     if settings.approximate or store.has_graph:

@@ -107,10 +107,11 @@ class Seq2seqTask(fine_tuning.ScriptTask):
             self.config, recompute=self.settings.recompute
         )
 
-    def load_weights(self, model, path, *, trains, resumes):
-        if self._fills_both and trains and path and not resumes:
+    def load_weights(self, model, path, **stage):
+        is_new = stage["trains"] and not stage["resumes"]
+        if self._fills_both and path and is_new:
             return str(warm_start.load(model, path)), 0
-        return super().load_weights(model, path, trains=trains, resumes=resumes)
+        return super().load_weights(model, path, **stage)
 
     def outputs(self, model):
         """Ids [B, N], -1 after a text, and losses of targets."""

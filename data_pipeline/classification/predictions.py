@@ -291,7 +291,7 @@ def explain_rows(
     vocab: Sequence[str],
     decide: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
     name: str,
-    indices: Sequence[int],
+    indices: np.ndarray,
     outputs: Mapping[str, np.ndarray],
 ) -> list[dict[str, Any]]:
     """The predictions for K rows of the split `name`, and the weights of their words.
