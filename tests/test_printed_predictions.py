@@ -27,6 +27,13 @@ def tags(directory):
     return directory / "test.conll"
 
 
+def pairs(directory):
+    for name, rows in (("train", tiny.rows(48)), ("test", tiny.rows(12, 48))):
+        cells = [(text, f"{label} film") for text, label in rows]
+        tiny.write_tsv(directory / f"{name}.tsv", ("source", "target"), cells)
+    return directory / "test.tsv"
+
+
 def questions(directory):
     tiny_questions.version_1(directory / "train.json", 30)
     tiny_questions.version_1(directory / "test.json", 10, start=60)
@@ -45,6 +52,11 @@ CASES = {
     "run_tagger": (
         *(tags, "test_file", "rows.conll", "--max_seq_length=32"),
         *("--document_context", "test_predictions.jsonl"),
+    ),
+    "run_seq2seq": (
+        *(pairs, "test_file", "rows.tsv"),
+        "--max_source_length=16 --max_target_length=6 --seed=5",
+        *("--do_sample", "test_predictions.jsonl"),
     ),
     "run_squad": (
         *(questions, "predict_file", "questions.json"),
