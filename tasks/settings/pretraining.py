@@ -66,14 +66,14 @@ class PretrainingSettings(
         100000,
         "Total number of training steps, counted from step 0.",
         least=1,
-        changes=fields.ANSWERS,
+        changes=fields.NOTHING,
     )
     num_warmup_steps: int = fields.training(10000, "Number of warmup steps.", least=0)
     max_eval_steps: int = fields.evaluation(
         100,
         "Number of batches per evaluation; 0 for all records.",
         least=0,
-        changes=fields.ANSWERS,
+        changes=fields.NOTHING,
     )
     top_k: int = fields.output(
         5,
@@ -102,13 +102,13 @@ class PretrainingSettings(
         "Comma-separated record files or globs. For --objective=bidirectional_lm: "
         "text files with one tokenised sentence per line.",
         path=True,
-        changes=fields.ANSWERS,
+        changes=fields.NOTHING,
     )
     eval_input_file: str | None = fields.data(
         None,
         "Record files or globs for evaluation; the default is --input_file.",
         path=True,
-        changes=fields.ANSWERS,
+        changes=fields.NOTHING,
     )
     max_predictions_per_seq: int = fields.data(
         20,
