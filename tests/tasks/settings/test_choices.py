@@ -31,7 +31,6 @@ CHOICES = {
     },
     "extract_features": {
         "combine": (vectors.SEPARATE, *layer_choices.COMBINATIONS),
-        "pooling": vectors.POOLINGS,
         "output_format": vector_files.FORMATS,
     },
     "run_classifier": {
