@@ -1,4 +1,4 @@
-"""The rows of a split and the prediction of each, for all tasks."""
+"""The rows of a split, the prediction of each and their scores, for all tasks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,23 @@ class Summary:
     # {name: how often it occurs}
     labels: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
     labels_title: str = "Labels"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Scored:
+    """The predictions of a split, and their scores where the right ones are known."""
+
+    predictions: Any  # in the form of the task, in the order of the rows
+    probabilities: Any = None  # of classes, or of each word's tag; None of other tasks
+    scores: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    losses: np.ndarray | None = None  # float, of each row or word
+    # {name: value} of results by which no checkpoint is chosen.
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def results(self, prefix: str) -> dict[str, Any]:
+        """Scores and others under names such as eval_f1."""
+        values = {**self.scores, **self.others}
+        return {f"{prefix}_{name}": value for name, value in values.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)

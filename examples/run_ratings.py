@@ -31,7 +31,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import numpy as np
 from keras import ops
 
-from contract import atomic_files, features, file_names
+from contract import atomic_files, features, file_names, outcomes
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding
@@ -49,16 +49,6 @@ class Scales(NamedTuple):
     num_outputs: int
     names: tuple[str, ...] = ()
     problem_type: str = "ratings"
-
-
-class Rated(NamedTuple):
-    """The ratings of a split, [N, scales], and how they correlate with those given."""
-
-    ratings: np.ndarray
-    scores: dict[str, Any]
-
-    def results(self, prefix):
-        return {f"{prefix}_{name}": value for name, value in self.scores.items()}
 
 
 def read(path, encode):
@@ -125,12 +115,14 @@ class RatingTask(driver.FineTuningTask):
         expected = self.splits[split].targets[features.LABEL_IDS]
         scales = zip(expected.T, outputs["logits"].T, strict=True)
         pearson = np.mean([metrics.pearson(*scale) for scale in scales])
-        return Rated(outputs["logits"], {"pearson": pearson})
+        return outcomes.Scored(
+            predictions=outputs["logits"], scores={"pearson": pearson}
+        )
 
     def predict(self, scored, current, step):
         path = os.path.join(current.output_dir, file_names.TEST_PREDICTIONS)
         if current.writes:
-            lines = (json.dumps(row) + "\n" for row in scored.ratings.tolist())
+            lines = (json.dumps(row) + "\n" for row in scored.predictions.tolist())
             atomic_files.write({path: lines})
         return scored.results("test")
 

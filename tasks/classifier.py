@@ -13,7 +13,7 @@ import os
 import keras
 import numpy as np
 
-from contract import atomic_files, errors, file_names
+from contract import atomic_files, errors, file_names, outcomes
 from data_pipeline.classification import (
     encoding,
     prediction_table,
@@ -160,7 +160,12 @@ class ClassifierTask(fine_tuning.ScriptTask):
                 soft = losses.soft_losses(problem_type, logits, theirs, heat)
                 scores |= {"label_loss": each.mean(), "soft_loss": np.mean(soft)}
             scores["batch_loss"] = metrics.mean_loss(each, batch_size)
-        return predictions.Scored(probabilities, decisions, scores, each)
+        return outcomes.Scored(
+            predictions=decisions,
+            probabilities=probabilities,
+            scores=scores,
+            losses=each,
+        )
 
     def _decide(self, logits, lines=()):
         """Probabilities [B, C], and the labels that they decide on.
@@ -180,7 +185,10 @@ class ClassifierTask(fine_tuning.ScriptTask):
         return metrics.compute(self._rows.metrics, *label_ids)
 
     def results(self, scored):
-        return scored.eval_results()
+        results = scored.results("eval")
+        # What an Estimator calls so.
+        results["loss"] = results.pop("eval_batch_loss")
+        return results
 
     def outcomes(self, split, scored):
         return predictions.outcomes(split, self.data[split], scored, self._compute)

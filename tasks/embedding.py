@@ -103,7 +103,7 @@ class EmbeddingTask(fine_tuning.ScriptTask):
         accuracies = scores.few_labels(
             search.normalize(vectors),
             train.labels,
-            search.normalize(scored.vectors),
+            search.normalize(scored.predictions),
             dev.labels,
             num_labelled=self.settings.num_labelled,
             draws=_DRAWS,
@@ -122,7 +122,7 @@ class EmbeddingTask(fine_tuning.ScriptTask):
         if current.writes:
             path = os.path.join(current.output_dir, file_names.TEST_VECTORS)
             text_ids = self.data["test"].text_ids
-            np.savez(path, vectors=scored.vectors, text_ids=text_ids)
+            np.savez(path, vectors=scored.predictions, text_ids=text_ids)
             print(f"vectors: {path}")
         return scored.results("test")
 

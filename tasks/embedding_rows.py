@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import errors
+from contract import errors, outcomes
 from data_pipeline.embedding import corpora, scores, search, split
 from modeling import contrastive
 from modeling.checkpoints import checkpoint, sentence_transformers
@@ -163,20 +163,11 @@ def with_teacher(settings: embedding.EmbeddingSettings, texts, plan):
     return dataclasses.replace(texts, teacher_vectors=vectors)
 
 
-@dataclasses.dataclass(frozen=True)
-class Scored:
-    """Vectors of the rows of a split, float32 [N, G, W], and their scores.
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Scored(outcomes.Scored):
+    """Vectors of the rows of a split, float32 [N, G, W], and their scores."""
 
-    Of retrieval it has the passages `ranked` for each query, int [Q, R].
-    """
-
-    vectors: np.ndarray
-    scores: dict[str, Any]
-    ranked: np.ndarray | None = None
-
-    def results(self, prefix):
-        """The scores as eval_results.txt has them."""
-        return {f"{prefix}_{name}": value for name, value in self.scores.items()}
+    ranked: np.ndarray | None = None  # int [Q, R], of retrieval: passages of each query
 
 
 def score(texts, vectors, similarity=text_vectors.COSINE):
@@ -194,13 +185,15 @@ def score(texts, vectors, similarity=text_vectors.COSINE):
         cosines = np.sum(scaled[:, 0] * scaled[:, 1], axis=-1)
         results = metrics.compute(SCORES[kind], texts.labels, cosines)
         if texts.is_binary:
-            return Scored(vectors, scores.pair_scores(texts.labels, cosines) | results)
+            results = scores.pair_scores(texts.labels, cosines) | results
+            return Scored(predictions=vectors, scores=results)
     elif kind == corpora.LABELLED:
         accuracy = scores.nearest_label_accuracy(scaled, texts.labels)
         results = {"neighbour_accuracy": accuracy}
     else:
         results = _ranks(texts.text_ids, scaled)
-    return Scored(vectors, {name: results[name] for name in SCORES[kind]}, ranked)
+    results = {name: results[name] for name in SCORES[kind]}
+    return Scored(predictions=vectors, scores=results, ranked=ranked)
 
 
 def _ranks(ids, vectors):

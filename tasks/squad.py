@@ -102,14 +102,19 @@ class SquadTask(fine_tuning.ScriptTask):
         return scores.decide(self.data["predict"], outputs, *how)
 
     def outcomes(self, split, scored):
-        return scores.outcomes(split, self.data["predict"], scored)
+        is_chinese = self._choice.is_chinese
+        data = self.data["predict"]
+        return scores.outcomes(split, data, scored, is_chinese=is_chinese)
+
+    def results(self, scored):
+        return dict(scored.scores)  # whose official names have no prefix
 
     def predict(self, scored, current, step):
         """Writes predictions.json and the files beside it; returns scores, if any."""
         if current.writes:
             is_submitted = self.settings.task_name == "cmrc2018"
             submission = file_names.CMRC_SUBMISSION if is_submitted else ""
-            answer_choice.write(current.output_dir, scored.answers, submission)
+            answer_choice.write(current.output_dir, scored.predictions, submission)
             print(f"predictions: {current.output_dir}/{file_names.SQUAD_PREDICTIONS}")
         if not scored.scores:
             print(

@@ -12,13 +12,14 @@ import os
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, file_names, remote_files, wording
+from contract import outcomes as outcomes_lib
 from data_pipeline.batches import batching, sharing
 from data_pipeline.pretraining import source
 from modeling import losses
@@ -150,15 +151,6 @@ class Task(abc.ABC):
         """Writes the report of a run that has ended at a step, after some seconds."""
 
 
-class Scored(Protocol):
-    """Predictions of a split, and their scores."""
-
-    scores: Mapping[str, Any]
-
-    def results(self, prefix: str) -> dict[str, Any]:
-        """The scores under the names of the original's result files."""
-
-
 class FineTuningTask(Task):
     """A task on labelled rows.
 
@@ -171,7 +163,9 @@ class FineTuningTask(Task):
     make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
 
     @abc.abstractmethod
-    def score(self, split: str, outputs: Mapping[str, Any], batch_size: int) -> Scored:
+    def score(
+        self, split: str, outputs: Mapping[str, Any], batch_size: int
+    ) -> outcomes_lib.Scored:
         """Scores of a split by the model's outputs {name: [N, ...]}."""
 
     @abc.abstractmethod
@@ -226,7 +220,7 @@ class FineTuningTask(Task):
             )
         predictor = settings.predictor(self.outputs(model))
 
-        def score(split: str, batch_size: int) -> Scored:
+        def score(split: str, batch_size: int) -> outcomes_lib.Scored:
             name = "evaluating: batch" if split == "dev" else "predicting: batch"
             outputs = predictor(task.splits[split], batch_size=batch_size, name=name)
             check_finite(outputs, split)
@@ -264,7 +258,7 @@ class FineTuningTask(Task):
 
         def evaluate() -> dict[str, Any]:
             scored = evaluation("dev", settings.eval_batch_size)
-            losses = getattr(scored, "losses", None)
+            losses = scored.losses
             mean = {} if losses is None else {loop.ROWS_LOSS: float(np.mean(losses))}
             return {**scored.scores, **mean}
 

@@ -6,14 +6,14 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from contract import errors, file_names
+from contract import errors, file_names, outcomes
 from data_pipeline.classification import predictions, split, tables
 
 _MARK = "\ufeff"  # by which a spreadsheet reads UTF-8, and not the letters of Windows
 
 
 def files(
-    data: split.LabelledSplit, scored: predictions.Scored
+    data: split.LabelledSplit, scored: outcomes.Scored
 ) -> dict[str, Iterator[str]]:
     """{file's name: its lines}; {} for rows in memory.
 
@@ -49,7 +49,7 @@ def _input_names(table: tables.Table) -> list[str]:
 
 
 def _lines(
-    names: list[str], data: split.LabelledSplit, scored: predictions.Scored
+    names: list[str], data: split.LabelledSplit, scored: outcomes.Scored
 ) -> Iterator[str]:
     """The header and a line a row, as in RFC 4180.
 

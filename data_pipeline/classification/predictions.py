@@ -1,10 +1,14 @@
-"""From a classifier's probabilities to decisions, files and explanations."""
+"""From a classifier's probabilities to decisions, files and explanations.
+
+`scored` has predictions in the form of `labels.Labels.encode`, and probabilities
+float32 [N, C], which are numbers [N, 1] of a regression.
+"""
 
 import json
 import os
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,24 +21,6 @@ from data_pipeline.text import wordpiece
 _GRADES = 0.0, 5.0  # the least and the largest number of STS-B
 
 
-class Scored(NamedTuple):
-    """Predictions of a split."""
-
-    probabilities: np.ndarray  # float32 [N, C]; numbers [N, 1] of a regression
-    predictions: np.ndarray  # in the form of `labels.Labels.encode`
-    scores: dict[str, Any]  # {} where the labels are not known
-    losses: np.ndarray | None = None  # float32 [N], likewise
-
-    def results(self, prefix: str) -> dict[str, Any]:
-        return {f"{prefix}_{name}": value for name, value in self.scores.items()}
-
-    def eval_results(self) -> dict[str, Any]:
-        """The lines of eval_results.txt; `loss` is what an Estimator calls so."""
-        results = self.results("eval")
-        results["loss"] = results.pop("eval_batch_loss")
-        return results
-
-
 def decide(
     label_set: labels.Labels,
     probabilities: np.ndarray,
@@ -42,7 +28,7 @@ def decide(
     lines: Sequence[int] = (),
     logits: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Decides from `Scored.probabilities`, in the form of `Labels.encode`.
+    """Decides from probabilities [N, C], in the form of `Labels.encode`.
 
     `threshold`, for multi_label, is the least probability of a predicted label. Rows of
     a "cloze" that stand in one of the `lines` share their choices, and each fills one
@@ -70,7 +56,7 @@ def decide(
 def write(
     directory: str,
     data: split.LabelledSplit,
-    scored: Scored,
+    scored: outcomes_lib.Scored,
     *,
     writes_labels: bool = True,
     others: Mapping[str, Iterable[str]] = types.MappingProxyType({}),
@@ -96,14 +82,16 @@ def write(
         print(f"warning: test rows: {warning}")
 
 
-def result_lines(scored: Scored) -> Iterator[str]:
+def result_lines(scored: outcomes_lib.Scored) -> Iterator[str]:
     """test_results.tsv of run_classifier.py: a line an example, a column a class."""
     probabilities: Any = scored.probabilities.astype(np.float32)
     for row in probabilities:
         yield "\t".join(map(str, row)) + "\n"
 
 
-def prediction_lines(data: split.LabelledSplit, scored: Scored) -> Iterator[str]:
+def prediction_lines(
+    data: split.LabelledSplit, scored: outcomes_lib.Scored
+) -> Iterator[str]:
     """One JSON object an example: id, texts, prediction, probabilities, given label.
 
     Where labels are known and no numbers, `correct` is whether all are right.
@@ -125,7 +113,7 @@ def prediction_lines(data: split.LabelledSplit, scored: Scored) -> Iterator[str]
 
 
 def submission_lines(
-    name: str, data: split.LabelledSplit, scored: Scored
+    name: str, data: split.LabelledSplit, scored: outcomes_lib.Scored
 ) -> Iterator[str]:
     """Lines of a file of that name for the sites of GLUE and CLUE; rows count from 0.
 
@@ -165,7 +153,7 @@ def ranked(scores: np.ndarray) -> list[tuple[int, float]]:
 
 
 def columns(
-    data: split.LabelledSplit, scored: Scored, rows: Iterable[int]
+    data: split.LabelledSplit, scored: outcomes_lib.Scored, rows: Iterable[int]
 ) -> dict[str, list[str]]:
     """{column: texts} of some rows: the label in the file, the prediction, the text."""
     rows, texts = list(rows), data.table.texts()
@@ -180,7 +168,7 @@ def columns(
 def outcomes(
     name: str,
     data: split.LabelledSplit,
-    scored: Scored,
+    scored: outcomes_lib.Scored,
     compute: Callable[[np.ndarray, np.ndarray], Mapping[str, Any]],
 ) -> outcomes_lib.Outcomes | None:
     """The outcomes of the split `name`; None where labels are not known.
@@ -227,7 +215,9 @@ def outcomes(
     )
 
 
-def all_right(data: split.LabelledSplit, scored: Scored) -> np.ndarray | None:
+def all_right(
+    data: split.LabelledSplit, scored: outcomes_lib.Scored
+) -> np.ndarray | None:
     """Whether all labels of a row are right, bool [N]; None of unknown or numbers."""
     if scored.losses is None or data.label_set.problem_type == "regression":
         return None
@@ -274,7 +264,9 @@ def described(
     return {key: decision, "probabilities": shares}
 
 
-def lone_class_warning(label_set: labels.Labels, scored: Scored) -> str | None:
+def lone_class_warning(
+    label_set: labels.Labels, scored: outcomes_lib.Scored
+) -> str | None:
     """A sentence where every example gets one class, or none any label."""
     predictions, kind = scored.predictions, label_set.problem_type
     if kind == "multi_label" and len(predictions) > 1 and not predictions.any():

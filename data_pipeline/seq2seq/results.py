@@ -55,23 +55,14 @@ class RowScores:
         return means | {"bleu": float(bleu.score)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Scored:
-    """The texts written for the sources of a split; scores where targets are known."""
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Scored(outcomes_lib.Scored):
+    """The texts written for the sources of a split; scores where targets are known.
 
-    texts: list[str]  # one for each source
-    num_tokens: np.ndarray  # int [N], of each, the end token not counted
+    Losses, float [N], are means of -log p over a target.
+    """
+
     rows: RowScores | None = None
-    losses: np.ndarray | None = None  # float [N], means of -log p over a target
-    loss: float | None = None  # the mean over all tokens of targets
-    scores: dict[str, float] = dataclasses.field(default_factory=dict)  # of `NAMES`
-
-    def results(self, prefix: str) -> dict[str, float]:
-        """The scores and the loss under names such as eval_exact_match."""
-        values = dict(self.scores)
-        if self.loss is not None:
-            values["loss"] = self.loss
-        return {f"{prefix}_{name}": value for name, value in values.items()}
 
 
 def decide(
@@ -88,15 +79,19 @@ def decide(
     for start in range(0, len(ids), split.CHUNK_ROWS):
         part = decode(tf.constant(ids[start : start + split.CHUNK_ROWS], tf.int32))
         texts += [text.decode("utf-8") for text in part.numpy()]
-    is_over = np.cumsum((ids == data.tokens.end) | (ids < 0), axis=1) > 0
-    num_tokens = np.sum(~is_over, axis=1)
     if data.target_splits is None:
-        return Scored(texts, num_tokens)
+        return Scored(predictions=texts)
     rows = count(data.spelled, texts)
-    scores = score(data.spelled, texts, rows)
     losses = np.asarray(outputs["losses"], np.float64)
+    # The mean over all tokens of targets.
     loss = float(np.average(losses, weights=np.diff(data.target_splits)))
-    return Scored(texts, num_tokens, rows, losses, loss, scores)
+    return Scored(
+        predictions=texts,
+        rows=rows,
+        scores=score(data.spelled, texts, rows),
+        losses=losses,
+        others={"loss": loss},
+    )
 
 
 def count(targets: Sequence[str], predictions: Sequence[str]) -> RowScores:
@@ -145,14 +140,16 @@ def outcomes(
         split=name,
         texts=[(source,) for source in data.sources],
         expected=list(data.spelled),
-        predicted=list(scored.texts),
+        predicted=list(scored.predictions),
         is_correct=scored.rows.shares[EXACT_MATCH] > 0,
         losses=scored.losses,
         scores=dict(scored.scores),
         rescore=scored.rows.score,
         shares={EXACT_MATCH: 1.0},
         histograms={
-            "words, written": np.array([len(text.split()) for text in scored.texts]),
+            "words, written": np.array(
+                [len(text.split()) for text in scored.predictions]
+            ),
             "words, wanted": np.array([len(text.split()) for text in data.spelled]),
         },
     )
@@ -168,7 +165,7 @@ def write_all(directory: str, data: split.PairSplit, scored: Scored) -> list[str
 
 def text_lines(scored: Scored) -> Iterator[str]:
     """A line a text, in the order of the rows; an end of a line in it is a space."""
-    for text in scored.texts:
+    for text in scored.predictions:
         yield _LINE_ENDS.sub(" ", text) + "\n"
 
 
@@ -178,7 +175,7 @@ def object_lines(data: split.PairSplit, scored: Scored) -> Iterator[str]:
     Source and target are as in the file, the prediction is as graph.decode writes it,
     and scores compare it with the target in the same form. Numbers have 6 digits.
     """
-    for index, text in enumerate(scored.texts):
+    for index, text in enumerate(scored.predictions):
         row: dict[str, Any] = {"source": data.sources[index]}
         if data.has_targets:
             row["target"] = data.target_texts[index]

@@ -12,7 +12,7 @@ import math
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,25 +28,14 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 Gold = Mapping[str, Sequence[str]]
 
 
-class Scored(NamedTuple):
-    """The answers of a model to the questions of a file."""
-
-    answers: choice.Answers
-    scores: dict[str, float]  # official ones; {} without annotated answers
-    is_chinese: bool = False  # whether the scores are those of chinese_scores.py
-
-    def results(self, prefix: str) -> dict[str, float]:
-        return self.scores  # whose official names have no prefix
-
-
 def decide(
     data: windows.QuestionSplit,
     logits: Mapping[str, np.ndarray],
     tokenizer: base.Tokenizer,
     settings: choice.Settings,
     pad_to: int | None = None,
-) -> Scored:
-    """Chooses an answer for each question, and scores them.
+) -> outcomes_lib.Scored:
+    """Chooses choice.Answers to the questions, and scores them.
 
     Differs from google-research/bert: padding takes none of the n_best_size places,
     unless every window is padded to one length.
@@ -63,8 +52,8 @@ def decide(
         for name in ("start_logits", "end_logits")
     )
     answers = choice.choose(inputs, start, end, tokenizer, settings)
-    scored = score(data, answers, is_chinese=settings.is_chinese)
-    return Scored(answers, scored, settings.is_chinese)
+    scores = score(data, answers, is_chinese=settings.is_chinese)
+    return outcomes_lib.Scored(predictions=answers, scores=scores)
 
 
 def score(
@@ -249,7 +238,11 @@ def _best_threshold(gold, predictions, scores, null_score_diffs):
 
 
 def outcomes(
-    name: str, data: windows.QuestionSplit, scored: Scored
+    name: str,
+    data: windows.QuestionSplit,
+    scored: outcomes_lib.Scored,
+    *,
+    is_chinese: bool = False,
 ) -> outcomes_lib.Outcomes | None:
     """The outcomes of the split `name`; None where the right answers are unknown.
 
@@ -258,10 +251,10 @@ def outcomes(
     """
     if not scored.scores:
         return None
-    questions, answers = data.questions, scored.answers
+    questions, answers = data.questions, scored.predictions
     is_v2 = questions.is_version_2
     measures: tuple[Any, Any, Any] = exact, f1 if is_v2 else _f1_v1, normalize
-    if scored.is_chinese:
+    if is_chinese:
         is_v2 = False
         chinese = chinese_scores
         measures = chinese.exact, chinese.f1, chinese.normalize

@@ -5,7 +5,6 @@ reads spans.
 """
 
 import collections
-import dataclasses
 import itertools
 import json
 import math
@@ -24,48 +23,39 @@ Tags = Sequence[Sequence[str]]  # of each sentence
 _NO_TYPE = "_"  # the name of spans whose tags have no type
 
 
-@dataclasses.dataclass(frozen=True)
-class Scored:
-    """Predictions of a split: tags of each word of each sentence, and scores."""
-
-    tags: list[list[str]]
-    probabilities: list[list[float]]  # of each tag, 0..1
-    scores: dict[str, float]  # {} where the right tags are unknown
-    type_scores: dict[str, dict[str, float]]  # the same for each type of span
-    losses: np.ndarray | None = None  # float [words]; None where tags are unknown
-
-    def results(self, prefix: str) -> dict[str, float]:
-        """All scores under names such as eval_f1 and eval_f1_person."""
-        by_type = {
-            f"{name}_{span_type}": value
-            for span_type, scores in self.type_scores.items()
-            for name, value in scores.items()
-        }
-        return {f"{prefix}_{k}": v for k, v in (self.scores | by_type).items()}
-
-
 def decide(
     data: windows.SentenceSplit,
     outputs: Mapping[str, np.ndarray],
     tag_set: schemes.TagNames,
-) -> Scored:
+) -> outcomes_lib.Scored:
     """Decides on a tag for each word, and scores them where the right ones are known.
 
-    `outputs` are "ids" and "probabilities" of the likeliest tag of each token, and
-    "losses" where the right ones are known, [N, S] each.
+    Results besides are scores of each type of span, such as f1_person. `outputs` are
+    "ids" and "probabilities" of the likeliest tag of each token, and "losses" where the
+    right ones are known, [N, S] each.
     """
     scheme = tag_set.scheme
     tags = tag_set.decode(data.by_sentence(data.by_word(outputs["ids"])))
     probabilities = data.by_sentence(data.by_word(outputs["probabilities"]))
     losses = data.by_word(outputs["losses"]) if "losses" in outputs else None
     gold = data.sentences.tags
-    if not gold:
-        return Scored(tags, probabilities, {}, {}, losses)
-    type_scores = {} if scheme == schemes.PLAIN else score_types(gold, tags, scheme)
-    scores = score(gold, tags, scheme)
-    if data.sentences.texts:
+    scores, of_types = {}, {}
+    if gold:
+        of_types = score_types(gold, tags, scheme)
+        scores = score(gold, tags, scheme)
+    if gold and data.sentences.texts:
         scores["f1_cluener"] = f1_cluener(data.sentences, tags, scheme)
-    return Scored(tags, probabilities, scores, type_scores, losses)
+    return outcomes_lib.Scored(
+        predictions=tags,
+        probabilities=probabilities,
+        scores=scores,
+        losses=losses,
+        others={
+            f"{name}_{span_type}": value
+            for span_type, values in of_types.items()
+            for name, value in values.items()
+        },
+    )
 
 
 def f1_cluener(sentences: files.Sentences, tags: Tags, scheme: str) -> float:
@@ -168,7 +158,7 @@ def score_types(gold: Tags, predicted: Tags, scheme: str) -> dict[str, dict[str,
 
 
 def outcomes(
-    name: str, data: windows.SentenceSplit, scored: Scored, scheme: str
+    name: str, data: windows.SentenceSplit, scored: outcomes_lib.Scored, scheme: str
 ) -> outcomes_lib.Outcomes | None:
     """The outcomes of the split `name`; None where the right tags are unknown.
 
@@ -178,12 +168,14 @@ def outcomes(
     words, gold = data.sentences.words, data.sentences.tags
     if gold is None or scored.losses is None:
         return None
-    pairs = list(zip(gold, scored.tags, strict=True))
-    shown = [_differing(*row) for row in zip(words, gold, scored.tags, strict=True)]
+    pairs = list(zip(gold, scored.predictions, strict=True))
+    shown = [
+        _differing(*row) for row in zip(words, gold, scored.predictions, strict=True)
+    ]
     counts = _counts(pairs, scheme)
     splits = data.word_splits
     is_correct = np.array([right == predicted for right, predicted in pairs])
-    tags = list(itertools.chain.from_iterable(scored.tags))
+    tags = list(itertools.chain.from_iterable(scored.predictions))
     return outcomes_lib.Outcomes(
         split=name,
         texts=[(" ".join(row),) for row in words],
@@ -211,10 +203,12 @@ def _differing(words: list[str], gold: list[str], tags: list[str]) -> tuple[str,
     )
 
 
-def _decisions(gold: list[list[str]], scored: Scored) -> outcomes_lib.Decisions:
+def _decisions(
+    gold: list[list[str]], scored: outcomes_lib.Scored
+) -> outcomes_lib.Decisions:
     """Each word's tags; "O" is the first of them."""
     expected = list(itertools.chain.from_iterable(gold))
-    predicted = list(itertools.chain.from_iterable(scored.tags))
+    predicted = list(itertools.chain.from_iterable(scored.predictions))
     outside = schemes.OUTSIDE
     names = sorted({*expected, *predicted}, key=lambda name: (name != outside, name))
     ids = {name: index for index, name in enumerate(names)}
@@ -227,7 +221,7 @@ def _decisions(gold: list[list[str]], scored: Scored) -> outcomes_lib.Decisions:
 
 
 def write_all(
-    directory: str, sentences: files.Sentences, scored: Scored, scheme: str
+    directory: str, sentences: files.Sentences, scored: outcomes_lib.Scored, scheme: str
 ) -> list[str]:
     """Writes the files of `tag_lines` and `span_lines`, or neither; returns paths.
 
@@ -235,13 +229,13 @@ def write_all(
     """
     if sentences.texts:
         name = file_names.CLUENER_SUBMISSION
-        lines = _submission(sentences, scored.tags, scheme)
+        lines = _submission(sentences, scored.predictions, scheme)
     else:
         name = f"{file_names.TEST_TAGS}.{_FORMS[sentences.file_format][0]}"
-        lines = tag_lines(sentences, scored.tags)
+        lines = tag_lines(sentences, scored.predictions)
     tags_file = os.path.join(directory, name)
     spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
-    spans = span_lines(sentences, scored.tags, scored.probabilities, scheme)
+    spans = span_lines(sentences, scored.predictions, scored.probabilities, scheme)
     atomic_files.write({tags_file: lines, spans_file: spans})
     return [tags_file, spans_file]
 

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from contract import file_names
+from contract import file_names, outcomes
 from data_pipeline.classification import (
     encoding,
     labels,
@@ -314,7 +314,7 @@ def written(task, ids, chosen, kind="classification", form="joined"):
         example_ids=ids, lines=[*range(len(ids))], choices=None, **columns
     )
     data = split.LabelledSplit("", None, table, None, label_set)
-    scored = predictions.Scored(None, np.array(chosen), {})
+    scored = outcomes.Scored(predictions=np.array(chosen))
     (name, *_) = task.submission.values()
     return "".join(predictions.submission_lines(name, data, scored))
 

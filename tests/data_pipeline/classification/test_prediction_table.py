@@ -6,10 +6,10 @@ import io
 import numpy as np
 import pytest
 
+from contract import outcomes
 from data_pipeline.classification import (
     labels,
     prediction_table,
-    predictions,
     split,
     tables,
 )
@@ -29,8 +29,10 @@ def read(path, text, layout=None):
 def written(table, label_set=CLASSES, shares=SHARES, decisions=(1, 2), losses=None):
     """The text of the file."""
     data = split.LabelledSplit(table.path, None, table, np.array([1, 1]), label_set)
-    scored = predictions.Scored(
-        np.array(shares, np.float32), np.array(decisions), {}, losses
+    scored = outcomes.Scored(
+        predictions=np.array(decisions),
+        probabilities=np.array(shares, np.float32),
+        losses=losses,
     )
     (lines,) = prediction_table.files(data, scored).values()
     return "".join(lines)
@@ -175,7 +177,7 @@ def test_changed_input_is_noticed(tmp_path, capsys, change):
     assert len(cells(written(table))) == 3
     path.unlink() if change is None else path.write_text(change)
     data = split.LabelledSplit(table.path, None, table, None, CLASSES)
-    scored = predictions.Scored(np.array(SHARES), np.array([1, 2]), {})
+    scored = outcomes.Scored(predictions=np.array([1, 2]))
     assert prediction_table.files(data, scored) == {}
     where = "" if change is None else ":3: has changed"
     warning = f"warning: no test_predictions.csv: {path}{where}"

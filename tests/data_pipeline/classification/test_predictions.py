@@ -1,9 +1,11 @@
 import contextlib
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+from contract import outcomes as outcomes_lib
 from data_pipeline.classification import labels, predictions, split, tables
 from tests import full_disk, tiny
 
@@ -28,10 +30,10 @@ def rows(label_set=CLASSES, **changes):
 
 
 def scored(probabilities, decisions, **more):
-    return predictions.Scored(
-        np.array(probabilities, np.float32),
-        np.array(decisions),
-        **{"scores": {}, **more},
+    return outcomes_lib.Scored(
+        predictions=np.array(decisions),
+        probabilities=np.array(probabilities, np.float32),
+        **more,
     )
 
 
@@ -140,7 +142,7 @@ def outcomes(data, part, compute=lambda *_: {}):
 
 def test_files_of_equal_predictions(tmp_path, capsys):
     part = scored([[0.2, 0.7, 0.1]] * 2, [1, 1])
-    labelled = part._replace(losses=LOSSES)
+    labelled = dataclasses.replace(part, losses=LOSSES)
     mixed = rows(labels=["yes", "no"])
     warning = outcomes(mixed, labelled).warning
     assert warning.startswith("every example is predicted as 'yes'")

@@ -80,7 +80,7 @@ def test_test_rows_need_no_targets(load, tokenizer, capsys):
     assert data.digest().startswith("2 pairs, digest ")
     assert "test: 2 sources from " in capsys.readouterr().out
     written = decide(data, tokenizer, ids=np.array([[8, 3, -1], [9, 11, 12]]))
-    assert written.texts == ["1", "26 -"] and written.num_tokens.tolist() == [1, 3]
+    assert written.predictions == ["1", "26 -"]
     assert written.results("test") == {} and written.losses is None
 
 
@@ -89,7 +89,7 @@ def test_what_was_written_is_scored(load, tokenizer):
     ids = np.array([[9, 11, 3, -1], [8, 3, 9, 9], [9, 4, 1, 3]])
     written = decide(data, tokenizer, ids=ids, losses=np.array([0.5, 1.0, 2.0]))
     # [UNK] is not xyz, and what follows an end token does not count.
-    assert written.texts == ["26", "1", "2 one [UNK]"]
+    assert written.predictions == ["26", "1", "2 one [UNK]"]
     assert written.rows.shares["exact_match"].tolist() == [1.0, 1.0, 0.0]
     named = written.results("eval")
     assert named["eval_exact_match"] == pytest.approx(2 / 3)

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from contract import outcomes
 from data_pipeline.squad import chinese_scores, choice, files, scores, windows
 from data_pipeline.text import wordpiece
 
@@ -165,9 +166,10 @@ def test_scores_of_a_file(tmp_path):
         {"exact_match": 50.0, "f1": half, "average": (50 + half) / 2}
     )
     assert scores.score(data, answers)["exact_match"] == 0.0  # by words of SQuAD
-    outcomes = scores.outcomes("dev", data, scores.Scored(answers, scored, True))
-    assert outcomes.is_correct.tolist() == [True, False]
-    assert outcomes.losses.tolist() == [0.0, 0.0]
+    given = outcomes.Scored(predictions=answers, scores=scored)
+    seen = scores.outcomes("dev", data, given, is_chinese=True)
+    assert seen.is_correct.tolist() == [True, False]
+    assert seen.losses.tolist() == [0.0, 0.0]
     settings = choice.Settings(is_chinese=True)
     assert scores.score_names(data, settings) == ("average", "f1", "exact_match")
 

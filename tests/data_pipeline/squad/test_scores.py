@@ -4,6 +4,7 @@ import types
 import numpy as np
 import pytest
 
+from contract import outcomes
 from data_pipeline.squad import choice
 from data_pipeline.squad import scores as answer_scores
 
@@ -142,7 +143,8 @@ def collect(questions=QUESTIONS, scores=None, **changes):
     answers = choice.Answers(**{**values, **changes})
     scores = {"exact": 33.3, "f1": 55.5} if scores is None else scores
     data = types.SimpleNamespace(questions=questions)
-    return answer_scores.outcomes("dev", data, answer_scores.Scored(answers, scores))
+    scored = outcomes.Scored(predictions=answers, scores=scores)
+    return answer_scores.outcomes("dev", data, scored)
 
 
 def test_rows_are_questions():

@@ -254,8 +254,8 @@ def test_withheld_answers_count_for_the_best_threshold(tmp_path):
         values[:, 0] = 10.0  # no answer is better than the right one, by little
     settings = choice.Settings(version_2_with_negative=True)
     scored = scores.decide(data, logits, SIGN_TOKENIZER, settings)
-    assert set(scored.answers.predictions.values()) == {""}
-    assert set(scored.answers.best.values()) > set(tiny_questions.SIGNS[1:])
+    assert set(scored.predictions.predictions.values()) == {""}
+    assert set(scored.predictions.best.values()) > set(tiny_questions.SIGNS[1:])
     assert scored.scores["HasAns_f1"] == 0.0 and scored.scores["best_f1"] == 100.0
     assert scored.scores["best_f1_thresh"] == 2.0  # 2 * 10 - 2 * 9
 
@@ -269,7 +269,7 @@ def test_padding_takes_no_place_unless_all_windows_are_padded_alike(data):
     scored = scores.decide(data, logits, SIGN_TOKENIZER, SETTINGS)
     assert scored.scores == {"exact_match": 100.0, "f1": 100.0}
     original = scores.decide(data, logits, SIGN_TOKENIZER, SETTINGS, pad_to=24)
-    assert set(original.answers.predictions.values()) == {"empty"}
+    assert set(original.predictions.predictions.values()) == {"empty"}
 
 
 def test_score_names_follow_the_version(data, tmp_path):

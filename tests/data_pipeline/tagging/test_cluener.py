@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from contract import outcomes
 from data_pipeline.tagging import files, scores
 
 TEXT = "王明 在ABC公司"
@@ -118,7 +119,8 @@ def test_the_submission_has_ends_included(tmp_path):
     sentences = files.read(path, LAYOUT, tags_required=False)
     company = ["B-company", *["M-company"] * 3, "E-company"]
     tags = [["B-name", "E-name", "O", *company], ["O"]]
-    scored = scores.Scored(tags, [[1.0] * len(row) for row in tags], {}, {})
+    ones = [[1.0] * len(row) for row in tags]
+    scored = outcomes.Scored(predictions=tags, probabilities=ones)
     name, _ = scores.write_all(str(tmp_path), sentences, scored, "BMES")
     lines = (tmp_path / "cluener_predict.json").read_text("utf-8").splitlines()
     assert name.endswith("cluener_predict.json")

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from contract import atomic_files
+from contract import atomic_files, outcomes
 from data_pipeline.tagging import files, schemes
 from data_pipeline.tagging import scores as tag_scores
 
@@ -103,7 +103,12 @@ def collect(given=GIVEN, tags=TAGS, scheme="BIO"):
     )
     losses = np.array([0.3, 3.0, 0.0, 0.1, 0.5, 2.0])
     probabilities = [[0.9] * count for count in counts]
-    tagged = tag_scores.Scored(tags, probabilities, {"f1": 0.5}, {}, losses)
+    tagged = outcomes.Scored(
+        predictions=tags,
+        probabilities=probabilities,
+        scores={"f1": 0.5},
+        losses=losses,
+    )
     return tag_scores.outcomes("dev", data, tagged, scheme)
 
 

@@ -274,12 +274,16 @@ def test_files_of_iob1_are_learned_and_scored_as_bio(tmp_path, capsys):
     predicted = [["B-y", "I-y", "I-y", "O", "B-x"], ["O", "I-x"]]
     tagged = decide(data["dev"], tag_set, predicted)
     assert tagged == decide(expected["dev"], tag_set, predicted)
-    assert tagged.tags == [["B-y", "I-y", "I-y", "O", "B-x"], ["O", "B-x"]]
+    assert tagged.predictions == [["B-y", "I-y", "I-y", "O", "B-x"], ["O", "B-x"]]
     assert (tagged.scores["precision"], tagged.scores["recall"]) == (2 / 3, 2 / 4)
     assert tagged.scores["f1"] == pytest.approx(4 / 7)
     right = dict.fromkeys(("f1", "precision", "recall"), 1.0) | {"support": 2}
     wrong = dict.fromkeys(("f1", "precision", "recall"), 0.0) | {"support": 2}
-    assert tagged.type_scores == {"x": right, "y": wrong}
+    assert tagged.others == {
+        f"{name}_{kind}": value
+        for kind, values in {"x": right, "y": wrong}.items()
+        for name, value in values.items()
+    }
 
 
 def test_tags_that_a_list_cannot_spell_are_scored(tmp_path, capsys):
@@ -291,8 +295,8 @@ def test_tags_that_a_list_cannot_spell_are_scored(tmp_path, capsys):
     assert out.count(", 2 tags scored that the model cannot predict\n") == 1
     tags = [["I-y", "I-y", "I-y", "O", "B-x"], ["O", "B-x"]]
     scored = decide(data["dev"], tag_set, tags)
-    wrong = dict.fromkeys(("f1", "precision", "recall"), 0.0)
-    assert scored.type_scores["y"] == {**wrong, "support": 2}
+    wrong = dict.fromkeys(("f1_y", "precision_y", "recall_y"), 0.0)
+    assert scored.others.items() >= {**wrong, "support_y": 2}.items()
     assert scored.scores["recall"] == 2 / 4
     with pytest.raises(ValueError, match=r"dev\.conll:2: tag 'S-x' is not of .* BIO "):
         open_files(tmp_path, dev=["O S-x"])
