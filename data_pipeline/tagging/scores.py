@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,19 +63,13 @@ def f1_cluener(sentences: files.Sentences, tags: Tags, scheme: str) -> float:
 
     An entity is a text of a row, which counts once for a type, wherever it stands.
     """
-    right, proposed, expected = (collections.Counter[str]() for _ in range(3))
-    pairs = zip(sentences.tags or (), tags, sentences.texts or (), strict=True)
-    for *both, text in pairs:
-        gold, predicted = (
-            {(name, entity) for name, entity, *_ in _entities(text, row, scheme)}
-            for row in both
-        )
-        right.update(name for name, _ in gold & predicted)
-        proposed.update(name for name, _ in predicted)
-        expected.update(name for name, _ in gold)
-    types = {*proposed, *expected}
-    scores = (_span_scores(right[t], proposed[t], expected[t]) for t in types)
-    return sum(score["f1"] for score in scores) / max(len(types), 1)
+
+    def entities(tags: Tags) -> Iterator[set[Any]]:
+        for text, row in zip(sentences.texts or (), tags, strict=True):
+            yield {(name, entity) for name, entity, *_ in _entities(text, row, scheme)}
+
+    by_type = _scores_by_type(entities(sentences.tags or ()), entities(tags))
+    return sum(scores["f1"] for scores in by_type.values()) / max(len(by_type), 1)
 
 
 def _entities(
@@ -142,18 +136,28 @@ def _span_scores(right: int, predicted: int, gold: int) -> dict[str, float]:
 
 def score_types(gold: Tags, predicted: Tags, scheme: str) -> dict[str, dict[str, Any]]:
     """{type: {f1, precision, recall, support}}, sorted; support counts gold spans."""
+
+    def spans(tags: Sequence[str]) -> set[Any]:
+        return {(s.type or _NO_TYPE, s) for s in schemes.spans(tags, scheme)}
+
+    return _scores_by_type(map(spans, gold), map(spans, predicted))
+
+
+def _scores_by_type(
+    gold: Iterable[set[Any]], predicted: Iterable[set[Any]]
+) -> dict[str, dict[str, Any]]:
+    """As `score_types`, of the sets {(type, thing)} of each sentence."""
     right, proposed, support = (collections.Counter[str]() for _ in range(3))
-    for pair in zip(gold, predicted, strict=True):
-        expected, spans = (set(schemes.spans(tags, scheme)) for tags in pair)
-        right.update(span.type for span in expected & spans)
-        proposed.update(span.type for span in spans)
-        support.update(span.type for span in expected)
+    for expected, chosen in zip(gold, predicted, strict=True):
+        right.update(name for name, _ in expected & chosen)
+        proposed.update(name for name, _ in chosen)
+        support.update(name for name, _ in expected)
     return {
-        name or _NO_TYPE: {
+        name: {
             **_span_scores(right[name], proposed[name], support[name]),
             "support": support[name],
         }
-        for name in sorted({*proposed, *support}, key=lambda name: name or _NO_TYPE)
+        for name in sorted({*proposed, *support})
     }
 
 
