@@ -13,13 +13,15 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contract import errors, features, json_files, remote_files, wording
 from data_pipeline.tables import other_programs, text_rows
+from data_pipeline.tagging import schemes
 
 FORMATS = ("conll", "seq", "jsonl", "cluener")
 TAGS_KEY = "tags"
@@ -131,12 +133,12 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     else:
         columns = _find_columns(path, layout, tags_required=tags_required)
         separator, header = columns.separator, columns.header
-        rows = _column_sentences(path, columns)
+        rows = _column_sentences(columns)
     read_rows = list(rows)
     sentences = [sentence for sentence in read_rows if sentence.words]
     _check_tags(path, sentences, tags_required)
     if file_format == "conll":
-        _check_words(path, sentences, columns)
+        _check_words(sentences, columns)
     documents, words, tags, lines, texts = map(list, zip(*sentences, strict=True))
     return Sentences(
         path=path,
@@ -197,12 +199,12 @@ def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> No
             )
 
 
-def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> None:
+def _check_words(sentences: list[Sentence], columns: "_Columns") -> None:
     """Refuses a column of numbers or of one word; prints the columns."""
     words = [word for sentence in sentences for word in sentence.words]
     if columns.num_columns < 3 or len(words) < 2:
         return
-    first = next(row for _, row, _ in _scan(path, columns) if row)
+    path, first = columns.path, next(row for _, row, _ in _scan(columns) if row)
     cells = ", ".join(f"{i} {cell!r:.20}" for i, cell in enumerate(first))
     if all(map(str.isdecimal, words)) or len({*words}) == 1:
         others = enumerate(first[columns.word + 1 :], start=columns.word + 1)
@@ -216,9 +218,11 @@ def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> N
 
 
 class _Columns(NamedTuple):
+    path: str
+    lines: list[tuple[int, str]]  # of the whole file
     separator: str  # a tab or a space
     num_columns: int  # of each row
-    line: int  # of the first row
+    first_line: int  # of the first row
     word: int  # column of the words
     tag: int | None  # column of the tags
     tags: set[str]  # of words: a line "#" with one of them is no comment
@@ -235,21 +239,19 @@ def _cells(line: str, separator: str = " ") -> list[str]:
 
 
 def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns:
-    """Reads a whole file to find its columns: only its end decides on "#"."""
-    no_row = ("#", _DOCUMENT_MARK)
-    numbered = (
-        (number, line)
-        for number, line in text_rows.lines(path)
-        if line.strip() and not line.startswith(no_row)
-    )
-    number, line = next(numbered, (0, ""))
+    """Reads a whole file and finds its columns: only its end decides on "#"."""
+    no_row, lines = ("#", _DOCUMENT_MARK), [*text_rows.lines(path)]
+    rows = (row for row in lines if row[1].strip() and not row[1].startswith(no_row))
+    number, line = next(rows, (0, ""))
     if not line:
-        return _Columns(" ", 1, 1, 0, None, set())
+        return _Columns(path, lines, " ", 1, 1, 0, None, set())
     place = f"{path}:{number}"
     separator = "\t" if "\t" in line else " "
     num_columns = len(_cells(line, separator))
-    word = _position(layout.word_column, num_columns)
-    tag = _position(layout.tag_column, num_columns)
+    word, tag = (
+        column % num_columns if -num_columns <= column < num_columns else None
+        for column in (layout.word_column, layout.tag_column)
+    )
     if word is None:
         raise errors.InputError(
             f"{place}: {num_columns} columns; lower --word_column={layout.word_column}"
@@ -261,29 +263,25 @@ def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns
             f"--tag_column={layout.tag_column}; give each line a word and its tag"
         )
     is_conllu = num_columns >= _CONLLU_COLUMNS and bool(_CONLLU_ROW.match(line))
-    columns = _Columns(separator, num_columns, number, word, tag, set(), is_conllu)
+    about = separator, num_columns, number, word, tag, set[str](), is_conllu
+    columns = _Columns(path, lines, *about)
     cells = [cell.lower() for cell in _cells(line, separator)]
     if tag is not None and cells[word] in _HEADER_WORDS and cells[tag] in _HEADER_TAGS:
         columns = columns._replace(header=number)
         print(f"{place}: is the header, {line.strip()!r:.60}")
     if tag is not None:
-        for _, row, _ in _scan(path, columns):
+        for _, row, _ in _scan(columns):
             columns.tags.update((row or [])[tag : tag + 1])
     return columns
 
 
-def _position(column: int, num_columns: int) -> int | None:
-    position = column if column >= 0 else num_columns + column
-    return position if 0 <= position < num_columns else None
-
-
-def _scan(path: str, columns: _Columns) -> Iterator[tuple[int, list[str] | None, bool]]:
+def _scan(columns: _Columns) -> Iterator[tuple[int, list[str] | None, bool]]:
     """Yields number, cells (None at a sentence's end), whether a document begins."""
     at_start = True  # whether no word of the sentence has come yet
-    for number, line in text_rows.lines(path):
-        if columns.is_conllu and CONLLU_NO_WORD.match(line):
-            continue
+    for number, line in columns.lines:
         if number == columns.header:
+            continue
+        if columns.is_conllu and CONLLU_NO_WORD.match(line):
             continue
         row = _cells(line, columns.separator)
         is_comment = _is_comment(line, row, columns, at_start)
@@ -310,36 +308,31 @@ def _is_comment(line: str, row: list[str], columns: _Columns, at_start: bool) ->
     return row[columns.tag] not in columns.tags
 
 
-def _column_sentences(path: str, columns: _Columns) -> Iterator[Sentence]:
+def _column_sentences(columns: _Columns) -> Iterator[Sentence]:
     document = 0
-    words: list[str] = []
-    tags: list[str] = []
     lines: list[int] = []
-
-    def sentence() -> Sentence:
-        return Sentence(document, words, None if columns.tag is None else tags, lines)
-
-    known: dict[str, str] = {}  # one object a tag, however often it stands there
-    for number, row, begins_document in _scan(path, columns):
-        if row is None:
-            if words:
-                yield sentence()
-                words, tags, lines = [], [], []
-            document += begins_document
+    rows: list[list[str]] = []  # of the sentence that has begun
+    scanned = itertools.chain(_scan(columns), [(0, None, False)])
+    for number, row, begins_document in scanned:
+        if row is not None:
+            _check_row(f"{columns.path}:{number}", row, columns)
+            lines.append(number)
+            rows.append(row)
             continue
-        _check_row(f"{path}:{number}", row, columns)
-        words.append(row[columns.word])
-        if columns.tag is not None:
-            tags.append(known.setdefault(row[columns.tag], row[columns.tag]))
-        lines.append(number)
-    if words:
-        yield sentence()
+        if rows:
+            words = [row[columns.word] for row in rows]
+            # One object a tag, however often it stands there.
+            tag = columns.tag
+            tags = None if tag is None else [sys.intern(row[tag]) for row in rows]
+            yield Sentence(document, words, tags, lines)
+            lines, rows = [], []
+        document += begins_document
 
 
 def _check_row(place: str, row: list[str], columns: _Columns) -> None:
     if len(row) != columns.num_columns:
         raise errors.InputError(
-            f"{place}: {len(row)} columns, line {columns.line} has "
+            f"{place}: {len(row)} columns, line {columns.first_line} has "
             f"{columns.num_columns}; give both as many (or plain text to "
             "run_predictor.py --input_format=lines)"
         )
@@ -418,22 +411,13 @@ def _characters(path: str) -> Iterator[Sentence]:
         assert isinstance(row, dict)
         place = f"{path}:{number}"
         text = text_rows.field(row, "text", str, place, "give a text")
-        places = character_places(text)
-        words, tags = [text[i] for i in places], None
+        words = [Word(text[i], i, i + 1) for i in character_places(text)]
+        tags = None
         if "label" in row:
-            tags_at = ["O"] * len(text)
-            for name, start, end in _entities(place, text, row["label"]):
-                if any(tag != "O" for tag in tags_at[start : end + 1]):
-                    raise errors.InputError(
-                        f"{place}: {name} {text[start : end + 1]!r:.40} overlaps "
-                        "another entity; remove one"
-                    )
-                inside = [i for i in places if start <= i <= end]
-                tags_at[inside[0]] = f"{'B' if inside[1:] else 'S'}-{name}"
-                for i in inside[1:]:
-                    tags_at[i] = f"{'M' if i < inside[-1] else 'E'}-{name}"
-            tags = [tags_at[i] for i in places]
-        yield Sentence(0, words, tags, [number] * len(words), text)
+            entities = _entities(place, text, row["label"])
+            tags = _tags_of(place, text, words, entities, "BMES")
+        characters = [word.text for word in words]
+        yield Sentence(0, characters, tags, [number] * len(words), text)
 
 
 def character_places(text: str) -> list[int]:
@@ -441,8 +425,8 @@ def character_places(text: str) -> list[int]:
     return [i for i, character in enumerate(text) if not character.isspace()]
 
 
-def _entities(place: str, text: str, label: Any) -> Iterator[tuple[str, int, int]]:
-    """Yields type, start and end, which is the last character, of each entity."""
+def _entities(place: str, text: str, label: Any) -> Iterator[tuple[int, int, str]]:
+    """Yields start, end and type of each entity."""
     try:
         spans = [
             (str(name), entity, int(start), int(end))
@@ -461,7 +445,7 @@ def _entities(place: str, text: str, label: Any) -> Iterator[tuple[str, int, int
                 f"{place}: {name} is {entity!r:.40}, and the text has "
                 f"{text[max(start, 0) : end + 1]!r:.40} at {start} to {end}; correct it"
             )
-        yield name, start, end
+        yield start, end + 1, name
 
 
 def _tags_key(row: Mapping[str, Any]) -> str:
@@ -541,9 +525,21 @@ def tags_of_spans(
     Spans begin and end with a word, but for whitespace, and do not overlap.
     """
     text, key = row["text"], spans_key(row)
-    tags = ["O"] * len(words)
-    for span in row[key]:
-        start, end, label = _parse(f"{place}: {key}", span, len(text))
+    spans = (_parse(f"{place}: {key}", span, len(text)) for span in row[key])
+    return _tags_of(place, text, words, spans, "BIO")
+
+
+def _tags_of(
+    place: str,
+    text: str,
+    words: Sequence[Word],
+    spans: Iterable[tuple[int, int, str]],
+    scheme: str,
+) -> list[str]:
+    """The tags of words by spans of characters: start, end and type."""
+    of_words: list[schemes.Span] = []
+    taken: set[int] = set()
+    for start, end, label in spans:
         name = f"{place}: {label} {text[start:end]!r:.40}, characters {start} to {end},"
         end -= len(text[start:end]) - len(text[start:end].rstrip())
         start += len(text[start:end]) - len(text[start:end].lstrip())
@@ -554,11 +550,11 @@ def tags_of_spans(
             raise errors.InputError(
                 f"{name} is a part of {around!r:.60} and not whole words; correct it"
             )
-        if any(tags[i] != "O" for i in inside):
+        if not taken.isdisjoint(inside):
             raise errors.InputError(f"{name} overlaps another span; remove one")
-        for i in inside:
-            tags[i] = f"{'B' if i == inside[0] else 'I'}-{label}"
-    return tags
+        taken.update(inside)
+        of_words.append(schemes.Span(inside[0], inside[-1] + 1, label))
+    return schemes.spell_spans(of_words, len(words), scheme)
 
 
 def _parse(place: str, span: Any, length: int) -> tuple[int, int, str]:

@@ -17,7 +17,6 @@ import numpy as np
 
 from contract import errors, features, wording
 from data_pipeline.tables import label_files
-from data_pipeline.tagging import files
 
 OUTSIDE = "O"
 PLAIN = "plain"  # each tag for itself, such as parts of speech
@@ -214,12 +213,13 @@ class TagNames:
 
     def encode(
         self,
-        sentences: files.Sentences,
+        tagged_words: Iterable[tuple[int, str]],
+        path: str,
         *,
         is_training: bool = True,
         accepts_unknown: bool = False,
     ) -> np.ndarray:
-        """The id of each word's tag, sentence after sentence: int32 [words].
+        """The id of each word's tag, int32 [words], by line and tag in the file `path`.
 
         Unless `is_training`, unknown tags of known types are features.IGNORED, and with
         `accepts_unknown` all unknown ones.
@@ -233,7 +233,7 @@ class TagNames:
             is_known = bool(types_of([name], self.scheme) & known_types)
             if not is_training and (accepts_unknown or is_known):
                 return features.IGNORED
-            place = f"{sentences.tag_path}:{line}"
+            place = f"{path}:{line}"
             if is_known:
                 raise errors.InputError(
                     f"{place}: --labels lacks {name!r:.80} of {self.scheme}; add it"
@@ -244,8 +244,7 @@ class TagNames:
                 "score it as wrong by --accept_unknown_tags"
             )
 
-        ids_of_words = itertools.starmap(tag_id, sentences.tagged_words())
-        return np.fromiter(ids_of_words, features.INTEGER)
+        return np.fromiter(itertools.starmap(tag_id, tagged_words), features.INTEGER)
 
     def decode(self, ids: Iterable[Sequence[int]]) -> list[list[str]]:
         """The tags of sentences from the ids of their words, repaired."""
@@ -253,19 +252,19 @@ class TagNames:
         return [respell([names[index] for index in row], self.scheme) for row in ids]
 
 
-def find_tags(sentences: files.Sentences, scheme: str) -> TagNames:
-    """The tags to learn from training sentences: "O" first, the others sorted.
+def find_tags(words_tags: Iterable[str], path: str, scheme: str) -> TagNames:
+    """The tags to learn from those of words in a file: "O" first, the others sorted.
 
-    Each type of span that the sentences have gets every tag of the scheme.
+    Each type of span that the words have gets every tag of the scheme.
     """
-    tags = {tag for _, tag in sentences.tagged_words()}
+    tags = {*words_tags}
     if scheme == PLAIN:
         names = tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag)))
     else:
         names = all_tags(types_of(tags, scheme), scheme)
     if len(names) == 1:
         raise errors.InputError(
-            f"{sentences.tag_path}: every word has the tag {names[0]!r:.80}; check "
+            f"{path}: every word has the tag {names[0]!r:.80}; check "
             "--tag_column, or name the tags with --labels"
         )
     return TagNames(names, scheme)

@@ -330,7 +330,10 @@ def _cut(name, sentences, tag_set, tokenizer, accepts_unknown, limits):
         if count:
             notes += f", {count} tags respelled by the scheme {tag_set.scheme}"
         tag_ids = tag_set.encode(
-            sentences, is_training=name == "train", accepts_unknown=accepts_unknown
+            sentences.tagged_words(),
+            sentences.tag_path,
+            is_training=name == "train",
+            accepts_unknown=accepts_unknown,
         )
         if count := np.count_nonzero(tag_ids == features.IGNORED):
             notes += f", {count} tags scored that the model cannot predict"
@@ -402,7 +405,8 @@ def find_tags(
                 _check_plain(train)
         train, _ = respell(train, scheme)
         tag_set = schemes.TagNames(tuple(names), scheme) if names else None
-        tag_set = tag_set or schemes.find_tags(train, scheme)
+        tags = (tag for _, tag in train.tagged_words())
+        tag_set = tag_set or schemes.find_tags(tags, train.tag_path, scheme)
         if placeholders := tag_set.placeholders():
             print(
                 f"labels: {wording.listing(placeholders)} are not of the scheme "

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_pipeline import label_maps
-from data_pipeline.tagging import files
 from data_pipeline.tagging import schemes as tag_schemes
 
 # The spans (0, 2, x), (2, 3, x), (4, 7, y) in every scheme.
@@ -94,17 +93,12 @@ def test_tags_of_no_scheme_are_refused(tag):
 BIO = tag_schemes.TagNames(("O", "B-x", "I-x"), "BIO")
 
 
-def sentences(*tags, has_tags=True):
-    tags = [row.split() for row in tags]
-    return files.Sentences(
-        path="a.conll",
-        tag_path="a.conll",
-        file_format="conll",
-        words=[["w"] * len(row) for row in tags],
-        tags=tags if has_tags else None,
-        documents=np.zeros(len(tags), np.int32),
-        lines=[[10 * i + j for j in range(len(row))] for i, row in enumerate(tags)],
-    )
+def encode(tag_set, *tags, **how):
+    """The ids of tags; row i begins in line 10 * i."""
+    words = [
+        (10 * i + j, t) for i, r in enumerate(tags) for j, t in enumerate(r.split())
+    ]
+    return tag_set.encode(words, "a.conll", **how)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +111,7 @@ def sentences(*tags, has_tags=True):
     ],
 )
 def test_tags_are_found_with_all_that_their_scheme_has(tags, scheme, names):
-    actual = tag_schemes.find_tags(sentences(*tags.split("|")), scheme)
+    actual = tag_schemes.find_tags(tags.replace("|", " ").split(), "", scheme)
     assert actual == tag_schemes.TagNames(tuple(names.split()), scheme)
 
 
@@ -125,14 +119,14 @@ def test_nothing_to_learn_is_refused():
     message = r"a\.conll: every word has the tag 'O'; check --tag_column"
     for scheme in ("plain", "BIO"):
         with pytest.raises(ValueError, match=message):
-            tag_schemes.find_tags(sentences("O O", "O"), scheme)
+            tag_schemes.find_tags(["O"] * 3, "a.conll", scheme)
 
 
 def test_placeholders_keep_their_ids_and_are_outside():
     names = ["PAD", "O", "B-x", "[CLS]"]
     tag_set = tag_schemes.TagNames(tuple(names), "BIO")
     assert tag_set.placeholders() == ("PAD", "[CLS]")
-    ids = tag_set.encode(sentences("O B-x"))
+    ids = encode(tag_set, "O B-x")
     assert ids.tolist() == [1, 2] and ids.dtype == np.int32
     assert tag_set.decode([[0, 1, 2, 3], [2]]) == [["O", "O", "B-x", "O"], ["B-x"]]
     # Where each tag is for itself, all are tags.
@@ -143,29 +137,27 @@ def test_placeholders_keep_their_ids_and_are_outside():
 def test_unknown_tags_are_refused_with_their_place():
     message = r"a\.conll:11: tag 'B-xx' is not one of .*'I-x'\]; closest: 'B-x'"
     with pytest.raises(ValueError, match=message):
-        BIO.encode(sentences("O O", "O B-xx"))
-    with pytest.raises(ValueError, match=r"a\.conll: has no tags"):
-        BIO.encode(sentences("O", has_tags=False))
+        encode(BIO, "O O", "O B-xx")
     scored = {"is_training": False, "accepts_unknown": True}
-    assert BIO.encode(sentences("O B-y"), **scored).tolist() == [0, -1]
+    assert encode(BIO, "O B-y", **scored).tolist() == [0, -1]
     with pytest.raises(ValueError, match=r"a\.conll:1: tag 'B-y' is not one of"):
-        BIO.encode(sentences("O B-y"), accepts_unknown=True)
+        encode(BIO, "O B-y", accepts_unknown=True)
 
 
 def test_known_types_are_scored_where_no_name_spells_them():
     tag_set = tag_schemes.TagNames(("PAD", "O", "I-x", "I-y", "B-y"), "BIO")
-    given = sentences("I-x B-x O", "I-y B-y")
-    assert tag_set.encode(given, is_training=False).tolist() == [2, -1, 1, 3, 4]
+    given = ("I-x B-x O", "I-y B-y")
+    assert encode(tag_set, *given, is_training=False).tolist() == [2, -1, 1, 3, 4]
     message = r"a\.conll:1: --labels lacks 'B-x' of BIO; add it"
     with pytest.raises(ValueError, match=message):
-        tag_set.encode(given)
+        encode(tag_set, *given)
     for unknown in ("B-z", "I-PAD"):  # a placeholder is no type
         message = rf"a\.conll:1: tag '{unknown}' is not one of"
         with pytest.raises(ValueError, match=message):
-            tag_set.encode(sentences(f"I-x {unknown}"), is_training=False)
+            encode(tag_set, f"I-x {unknown}", is_training=False)
     # Where O is not named it is unknown: it has no type.
     with pytest.raises(ValueError, match="tag 'O' is not one of"):
-        tag_schemes.TagNames(("B-x", "I-x"), "BIO").encode(given, is_training=False)
+        encode(tag_schemes.TagNames(("B-x", "I-x"), "BIO"), *given, is_training=False)
 
 
 @pytest.mark.parametrize(
