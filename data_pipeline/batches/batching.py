@@ -217,6 +217,18 @@ def _pairs(dataset):
     return dataset.map(split) if has_labels else dataset
 
 
+def describe(packed: packing.Packed, tokenizer: Any, name: str, cut: str) -> str:
+    """Such as "23.2 tokens on average, 0 cut to 64", for the line on what was read.
+
+    `cut` is what `packed.num_truncated` counts. Warns of unknown words in the texts
+    that are called `name`, as Tokenizer.describe_unknown.
+    """
+    counts = tokenizer.count_unknown(packed.tokens)
+    unknown = tokenizer.describe_unknown(name, counts)
+    mean = packed.lengths.mean()
+    return f"{mean:.1f} tokens on average, {packed.num_truncated} {cut}{unknown}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Split:
     """The N examples of one file or table, packed for the network."""

@@ -169,13 +169,9 @@ def pack(
 ) -> LabelledSplit:
     """Packs the rows of a split, and prints how many they are and how long."""
     packed = encoding.featurize(table, encode)
-    counts = encode.tokenizer.count_unknown(packed.tokens)
-    unknown = encode.tokenizer.describe_unknown(table.path, counts)
-    print(
-        f"{name}: {len(packed)} examples from {table.path}, "
-        f"{packed.lengths.mean():.1f} tokens on average, "
-        f"{packed.num_truncated} cut to {encode.max_seq_length}{unknown}"
-    )
+    cut = f"cut to {encode.max_seq_length}"
+    length = batching.describe(packed, encode.tokenizer, table.path, cut)
+    print(f"{name}: {len(packed)} examples from {table.path}, {length}")
     return LabelledSplit(table.path, packed, table, label_ids, label_set)
 
 

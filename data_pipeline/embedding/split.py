@@ -274,11 +274,8 @@ def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> tuple[str, ...]:
 def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Packed:
     encode = encoding.Encoder(tokenizer, max_seq_length)
     packed = encoding.pack(f"tokenizing {name}: text", encode, texts)
-    unknown = tokenizer.describe_unknown(name, tokenizer.count_unknown(packed.tokens))
-    print(
-        f"{contents}, {packed.sequence_lengths.mean():.1f} tokens on average, "
-        f"{packed.num_truncated} cut to {max_seq_length}{unknown}"
-    )
+    length = batching.describe(packed, tokenizer, name, f"cut to {max_seq_length}")
+    print(f"{contents}, {length}")
     return dataclasses.replace(packed, num_sequences=size)
 
 

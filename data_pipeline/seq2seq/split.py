@@ -99,23 +99,19 @@ class PairSplit(batching.Split):
 
     def announcement(self, split: str, columns: str, tokenizer: base.Tokenizer) -> str:
         """A line on what was read: how much, how long, and what was cut or unknown."""
-
-        def unknown(name, ids):
-            counts = tokenizer.count_unknown(ids)
-            return tokenizer.describe_unknown(f"{self.path}, {name}", counts)
-
+        name, cut = f"{self.path}, sources", f"cut to {self.limits.max_source_length}"
         text = (
             f"{split}: {len(self)} {'pairs' if self.has_targets else 'sources'} from "
-            f"{self.path} ({columns}); sources of {self.packed.lengths.mean():.1f} "
-            f"tokens on average, {self.packed.num_truncated} cut to "
-            f"{self.limits.max_source_length}{unknown('sources', self.packed.tokens)}"
+            f"{self.path} ({columns}); sources of "
+            f"{batching.describe(self.packed, tokenizer, name, cut)}"
         )
         if self.target_splits is None:
             return text
+        counts = tokenizer.count_unknown(self.target_ids)
         return (
             f"{text}; targets of {np.diff(self.target_splits).mean():.1f}, "
             f"{self.num_cut_targets} cut to {self.limits.max_target_length}"
-            f"{unknown('targets', self.target_ids)}"
+            f"{tokenizer.describe_unknown(f'{self.path}, targets', counts)}"
         )
 
     @property

@@ -346,13 +346,11 @@ def load(
         raise errors.InputError(
             f"{questions.path}: no context has a token that the model reads; correct it"
         )
-    counts = tokenizer.count_unknown(windows.packed.tokens)
-    unknown = tokenizer.describe_unknown(questions.path, counts)
+    cut = f"questions cut to {limits['max_query_length']}"
+    length = batching.describe(windows.packed, tokenizer, questions.path, cut)
     print(
         f"{name}: {len(questions)} questions from {questions.path}, "
-        f"{len(windows)} windows, {windows.packed.lengths.mean():.1f} tokens on "
-        f"average, {windows.packed.num_truncated} questions cut to "
-        f"{limits['max_query_length']}{unknown}"
+        f"{len(windows)} windows, {length}"
     )
     return windows
 

@@ -338,14 +338,12 @@ def _cut(name, sentences, tag_set, tokenizer, accepts_unknown, limits):
         if count := np.count_nonzero(tag_ids == features.IGNORED):
             notes += f", {count} tags scored that the model cannot predict"
     windows = make_windows(sentences, tokenizer, tag_ids=tag_ids, **limits)
-    counts = tokenizer.count_unknown(windows.packed.tokens)
-    notes += tokenizer.describe_unknown(sentences.path, counts)
+    packed, path = windows.packed, sentences.path
+    length = batching.describe(packed, tokenizer, path, "words cut to fit")
     print(
-        f"{name}: {len(sentences)} sentences, {sentences.num_words} words from "
-        f"{sentences.path}; {len(windows)} windows, "
-        f"{windows.packed.lengths.mean():.1f} tokens on average; "
-        f"{sentences.num_skipped} empty sentences left out, "
-        f"{windows.packed.num_truncated} words cut to fit{notes}"
+        f"{name}: {len(sentences)} sentences, {sentences.num_words} words from {path}, "
+        f"{sentences.num_skipped} empty sentences left out; {len(windows)} windows, "
+        f"{length}{notes}"
     )
     return windows
 
