@@ -81,9 +81,10 @@ def lay_out(
 ) -> Inputs:
     """Rows of `length` tokens; with the tokenizer of the windows there are places."""
     questions = windows.questions
+    grids = context_windows.token_grids(windows, length)
     input_ids = places = None
     if tokenizer:
-        places = _places(questions.contexts, windows, length, tokenizer)
+        places = _places(questions.contexts, windows, grids, tokenizer)
     if windows.packed.tokens.ndim == 1:
         input_ids = packing.grids(windows.packed, length)[features.INPUT_IDS]
     return Inputs(
@@ -91,18 +92,18 @@ def lay_out(
         contexts=[questions.contexts[index] for index in questions.context_index],
         question_index=windows.question_index,
         input_ids=input_ids,
-        grids=context_windows.token_grids(windows, length),
+        grids=grids,
         places=places,
     )
 
 
-def _places(contexts, windows, length, tokenizer):
+def _places(contexts, windows, grids, tokenizer):
     tokens = offsets.tokenize(tf.constant(contexts), tokenizer)
     starts = tf.gather(tokens.starts, tokens.ids.value_rowids())
     places = tf.stack([tokens.begins - starts, tokens.ends - starts], axis=1).numpy()
-    is_context, token = context_windows.token_places(windows, length)
-    grid = np.zeros((*is_context.shape, 2), np.int64)
-    grid[is_context] = places[token]
+    token = packing.ranges(windows.excerpt_starts, windows.excerpt_lengths)
+    grid = np.zeros((*grids.word_index.shape, 2), np.int64)
+    grid[grids.word_index >= 0] = places[token]
     return grid
 
 
@@ -189,10 +190,9 @@ def _proposals(start, end, can_start, can_end, settings):
     """
     starts = _best_positions(start, settings.n_best_size)  # [W, n]
     ends = _best_positions(end, settings.n_best_size)
-    first, last = starts[:, :, np.newaxis], ends[:, np.newaxis, :]
-    fits = (first <= last) & (last < first + settings.max_answer_length)  # [W, n, n]
-    fits &= np.take_along_axis(can_start, starts, axis=1)[:, :, np.newaxis]
-    fits &= np.take_along_axis(can_end, ends, axis=1)[:, np.newaxis, :]
+    can_start = np.take_along_axis(can_start, starts, axis=1)
+    can_end = np.take_along_axis(can_end, ends, axis=1)
+    fits = are_answers(starts, ends, can_start, can_end, settings)
     window, i, j = np.nonzero(fits)
     spans = np.stack([window, starts[window, i], ends[window, j]], axis=1)
     if settings.version_2_with_negative and len(start):
@@ -201,6 +201,18 @@ def _proposals(start, end, can_start, can_end, settings):
     window, first, last = spans.T
     scores = start[window, first] + end[window, last]
     return spans[np.argsort(-scores, kind="stable")]
+
+
+def are_answers(
+    starts: Any, ends: Any, can_start: Any, can_end: Any, settings: Settings
+) -> Any:
+    """Which starts and ends of W windows make an answer, bool [W, starts, ends].
+
+    Arrays or tensors [W, n], of places in a window and of whether a context allows it.
+    """
+    first, last = starts[:, :, np.newaxis], ends[:, np.newaxis, :]
+    fits = (first <= last) & (last < first + settings.max_answer_length)
+    return fits & can_start[:, :, np.newaxis] & can_end[:, np.newaxis, :]
 
 
 def _best_positions(logits, count):

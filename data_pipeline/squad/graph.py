@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import batching, packing
+from data_pipeline.batches import packing
 from data_pipeline.squad import choice
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import base, normalization, offsets
@@ -71,27 +71,16 @@ def _cut(contexts, query, tokenizer, max_tokens, doc_stride):
         max_seq_length=max_tokens + packing.num_special(tokenizer, is_pair=True),
     )
     padded = packing.at_least_one_column(packing.pad(tokens, first_lengths))
-    before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
-    before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
-    token_index = starts[:, tf.newaxis] + before
-    after = stops[:, tf.newaxis] - 1 - token_index
-    is_context = (before >= 0) & (after >= 0)
-    token_index = tf.where(is_context, token_index, 0)
-    scores = tf.cast(tf.minimum(before, after), tf.float64)
-    scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
-    window = tf.range(tf.shape(scores, tf.int64)[0])[:, tf.newaxis]  # [N, 1]
-    best = batching.best_windows(
-        scores[is_context],
-        token_index[is_context],
-        tf.broadcast_to(window, tf.shape(scores))[is_context],
-        tf.size(contexts.begins),
+    length = tf.shape(padded[features.INPUT_IDS], tf.int64)[1]
+    is_context, token_index, is_max_context = context_windows.place_excerpts(
+        starts, stops, first_lengths, length, tf.size(contexts.begins)
     )
     return QuestionWindows(
         features=padded,
         question_index=question,
         token_index=token_index,
         is_context=is_context,
-        is_max_context=is_context & (tf.gather(best, token_index) == window),
+        is_max_context=is_max_context,
         contexts=contexts,
     )
 
@@ -147,11 +136,9 @@ def _proposals(windows, start, end, settings):
     count = tf.minimum(settings.n_best_size, tf.shape(start)[1])
     starts = tf.math.top_k(start, count).indices  # [N, n]; of equals the earlier
     ends = tf.math.top_k(end, count).indices
-    first, last = starts[:, :, tf.newaxis], ends[:, tf.newaxis, :]
-    fits = (first <= last) & (last < first + settings.max_answer_length)  # [N, n, n]
     can_start = tf.gather(windows.is_max_context, starts, batch_dims=1)
     can_end = tf.gather(windows.is_context, ends, batch_dims=1)
-    fits &= can_start[:, :, tf.newaxis] & can_end[:, tf.newaxis, :]
+    fits = choice.are_answers(starts, ends, can_start, can_end, settings)
     window, i, j = tf.unstack(tf.where(fits), axis=1)  # [E]
     first = tf.stack([window, _at(starts, window, i)], axis=1)
     last = tf.stack([window, _at(ends, window, j)], axis=1)

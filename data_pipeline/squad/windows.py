@@ -107,41 +107,48 @@ class TokenGrids(NamedTuple):
 
 
 def token_grids(windows: QuestionSplit, length: int) -> TokenGrids:
-    """Lays out windows in rows of `length` tokens; no window may be longer.
-
-    Each token of a context counts in one window only: the one that maximizes
-    min(tokens before, tokens after) + 0.01 * excerpt length, the first of equal ones.
-    """
+    """Lays out windows in rows of `length` tokens; no window may be longer."""
     lengths = windows.excerpt_lengths
-    window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
-    before = packing.ranges(np.zeros_like(lengths), lengths)
-    is_context, token = token_places(windows, length)
-
     # Windows that show one token for one question have a place in common. A question's
     # excerpts cover its context, so their lengths leave room for all of its places.
     first_window = np.arange(len(windows)) - windows.window_index
-    context_starts = windows.excerpt_starts[first_window]
-    place = token + (packing.row_splits(lengths)[first_window] - context_starts)[window]
-    scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
-    best_window = batching.best_windows(scores, place, window, len(place)).numpy()
-
-    def grid(values, default):
-        cells = np.full(is_context.shape, default, values.dtype)
-        cells[is_context] = values
-        return cells
-
-    return TokenGrids(
-        word_index=grid(windows.contexts.token_words[token], -1),
-        is_max_context=grid(window == best_window[place], False),
+    starts = windows.excerpt_starts - windows.excerpt_starts[first_window]
+    starts += packing.row_splits(lengths)[first_window]
+    before, count = windows.packed.first_lengths, lengths.sum()
+    is_context, _, is_max_context = place_excerpts(
+        starts, starts + lengths, before, length, count
     )
+    word_index = np.full(is_context.shape, -1, features.INTEGER)
+    tokens = packing.ranges(windows.excerpt_starts, lengths)
+    word_index[is_context.numpy()] = windows.contexts.token_words[tokens]
+    return TokenGrids(word_index, is_max_context.numpy())
 
 
-def token_places(windows: QuestionSplit, length: int) -> tuple[Any, Any]:
-    """Places that show a context, bool [N, length]; their tokens, int64 [places]."""
-    first = windows.packed.first_lengths[:, np.newaxis]
-    end = first + windows.excerpt_lengths[:, np.newaxis]
-    is_context = (np.arange(length) >= first) & (np.arange(length) < end)
-    return is_context, packing.ranges(windows.excerpt_starts, windows.excerpt_lengths)
+def place_excerpts(
+    starts: Any, stops: Any, first_lengths: Any, length: Any, count: Any
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Which of `count` places each token of N windows shows, [N, length].
+
+    Places starts[i] .. stops[i] - 1, int64, follow first_lengths[i] other tokens. Each
+    counts in one window only: the one that maximizes min(tokens before, tokens after)
+    + 0.01 * excerpt length, the first of equal ones.
+
+    Returns:
+        Whether a token shows a place; which, int64, or 0; whether it counts here.
+    """
+    before = tf.range(length, dtype=tf.int64)
+    before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
+    place = starts[:, tf.newaxis] + before
+    after = stops[:, tf.newaxis] - 1 - place
+    is_shown = (before >= 0) & (after >= 0)
+    place = tf.where(is_shown, place, 0)
+    scores = tf.cast(tf.minimum(before, after), tf.float64)
+    scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
+    shown = tf.where(is_shown)  # [K, 2]
+    scores, items = tf.gather_nd(scores, shown), tf.gather_nd(place, shown)
+    best = batching.best_windows(scores, items, shown[:, 0], count)
+    window = tf.range(tf.size(starts, tf.int64))[:, tf.newaxis]  # [N, 1]
+    return is_shown, place, is_shown & (tf.gather(best, place) == window)
 
 
 def check_lengths(
