@@ -9,16 +9,15 @@ and of several that begin there the longest. Spaces that belong to a token count
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import tokenizers
 
-from contract import errors, file_names, json_files, remote_files, wording
+from contract import errors, file_names, wording
 from contract.tensorflow_later import tf
-from data_pipeline.text import bpe_graph
+from data_pipeline.text import bpe_graph, vocabulary_files
 
 # Text never becomes these, as in google-research/bert.
 SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
@@ -26,7 +25,9 @@ _MARK = b"\xff"  # in no text of UTF-8
 
 
 def read(
-    vocab_file: str, vocab: Sequence[str], special: Collection[str] = SPECIAL
+    files: vocabulary_files.VocabularyFiles,
+    vocab: Sequence[str],
+    special: Collection[str] = SPECIAL,
 ) -> tuple[list[str], dict[str, bool]]:
     """The vocabulary with the tokens of an added_tokens.json beside it, if any.
 
@@ -37,11 +38,9 @@ def read(
         ValueError: a file cannot be read, the ids do not go on from the vocabulary's,
             or a token is to match whole words alone.
     """
-    directory = os.path.dirname(vocab_file)
-    path = os.path.join(directory, file_names.ADDED_TOKENS)
-    if not remote_files.exists(path):
+    path, ids = files.path(file_names.ADDED_TOKENS), files.read(file_names.ADDED_TOKENS)
+    if not ids:
         return list(vocab), {}
-    ids = json_files.read_object(path)
     old_ids = {token: i for i, token in enumerate(vocab)}
     new = {token: i for token, i in ids.items() if old_ids.get(token) != i}
     empty = [token for token in ids if not token.strip()]
@@ -52,7 +51,7 @@ def read(
         )
     remedy = "correct them, or remove the file to do without its tokens"
     longer = [*vocab, *sort_by_id(new, path, remedy, first=len(vocab))]
-    return longer, check_settings(ids, read_settings(directory), path, special)
+    return longer, check_settings(ids, read_settings(files), path, special)
 
 
 def check_settings(
@@ -120,7 +119,7 @@ def files(vocab: Sequence[str], tokens: Iterable[str]) -> dict[str, str]:
     return {file_names.ADDED_TOKENS: json.dumps(ids) + "\n"} if ids else {}
 
 
-def read_settings(directory: str) -> dict[str, dict[str, Any]]:
+def read_settings(files: vocabulary_files.VocabularyFiles) -> dict[str, dict[str, Any]]:
     """{token: its settings} of the other files; the newest kind of file counts."""
     settings: dict[str, dict[str, Any]] = {}
     for name, key in (
@@ -128,10 +127,7 @@ def read_settings(directory: str) -> dict[str, dict[str, Any]]:
         (file_names.TOKENIZER, "added_tokens"),
         (file_names.TOKENIZER_CONFIG, "added_tokens_decoder"),
     ):
-        path = os.path.join(directory, name)
-        if not remote_files.exists(path):
-            continue
-        entries = json_files.read_object(path).get(key) or ()
+        entries = files.read(name).get(key) or ()
         try:
             for entry in entries.values() if isinstance(entries, dict) else entries:
                 if isinstance(entry, str) and name == file_names.SPECIAL_TOKENS:
@@ -140,8 +136,8 @@ def read_settings(directory: str) -> dict[str, dict[str, Any]]:
                     settings[entry["content"]] = entry
         except (KeyError, TypeError) as error:
             raise errors.InputError(
-                f"{path}: does not describe tokens as Hugging Face does ({error!r}); "
-                "copy it again"
+                f"{files.path(name)}: does not describe tokens as Hugging Face does "
+                f"({error!r}); copy it again"
             ) from error
     return settings
 

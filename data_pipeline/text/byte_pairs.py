@@ -6,7 +6,6 @@ were learned (file_names.MERGES), or in one tokenizer.json.
 
 from __future__ import annotations
 
-import collections
 import functools
 import json
 import os
@@ -17,10 +16,16 @@ import numpy as np
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from contract import errors, file_names, json_files, remote_files
+from contract import errors, file_names, remote_files
 from contract.tensorflow_later import tf
 from data_pipeline.tables import text_rows
-from data_pipeline.text import added_tokens, base, bpe_graph, normalization
+from data_pipeline.text import (
+    added_tokens,
+    base,
+    bpe_graph,
+    normalization,
+    vocabulary_files,
+)
 
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
 HEADER = "#version: 0.2"
@@ -53,28 +58,27 @@ class BytePairs(NamedTuple):
     added_tokens: dict[str, bool]  # as added_tokens.read returns them
 
 
-def is_byte_pairs(vocab_file: str) -> bool:
+def is_byte_pairs(files: vocabulary_files.VocabularyFiles) -> bool:
     """Whether a file of a vocabulary holds byte pairs; others hold word pieces."""
-    if not vocab_file.endswith(file_names.TOKENIZER):
-        return vocab_file.endswith(".json")
-    model = json_files.read_object(vocab_file).get("model")
-    # Old files have no type.
-    return isinstance(model, dict) and "merges" in model
+    if files.is_whole:
+        return "merges" in files.model()  # old files have no type
+    return files.vocab_file.endswith(".json")
 
 
-def read(vocab_file: str) -> BytePairs:
+def read(files: vocabulary_files.VocabularyFiles) -> BytePairs:
     """Reads a vocabulary and its merges.
 
     Raises:
         ValueError: a file is missing or cannot be read, the ids are not 0, 1, ..., a
             token or merge is there twice, or a merge has tokens that are not entries.
     """
-    name = os.path.basename(vocab_file)
-    if name.endswith(file_names.TOKENIZER):
-        return _read_tokenizer(vocab_file)
-    learned = added_tokens.sort_by_id(_object(vocab_file), vocab_file, _COPY)
-    vocab, added = added_tokens.read(vocab_file, learned, SPECIAL)
-    described = added_tokens.read_settings(os.path.dirname(vocab_file))
+    vocab_file = files.vocab_file
+    if files.is_whole:
+        return _read_tokenizer(files)
+    ids = files.read(os.path.basename(vocab_file))
+    learned = added_tokens.sort_by_id(ids, vocab_file, _COPY)
+    vocab, added = added_tokens.read(files, learned, SPECIAL)
+    described = added_tokens.read_settings(files)
     # Some are described alone, without an added_tokens.json.
     known = filter({*vocab}.__contains__, described)
     added |= added_tokens.check_settings(known, described, vocab_file, SPECIAL)
@@ -116,18 +120,6 @@ def vocab_text(vocab: Sequence[str]) -> str:
 def merges_text(merges: Iterable[tuple[str, str]]) -> str:
     """The text of a merges.txt."""
     return "".join(f"{line}\n" for line in (HEADER, *(f"{a} {b}" for a, b in merges)))
-
-
-def _object(path: str) -> dict[str, Any]:
-    """The object of a JSON file, if no key is there twice."""
-
-    def unique(pairs):
-        if len(dict(pairs)) < len(pairs):
-            ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
-            raise errors.InputError(f"{twice!r} is there twice")
-        return dict(pairs)
-
-    return json_files.read_object(path, unique)
 
 
 def _lines(path: str) -> list[str]:
@@ -177,13 +169,13 @@ def _is_roberta(vocab, merges) -> bool:
     return ends <= {*vocab} and ends.isdisjoint("".join(pair) for pair in merges)
 
 
-def _read_tokenizer(path: str) -> BytePairs:
+def _read_tokenizer(files: vocabulary_files.VocabularyFiles) -> BytePairs:
     """Reads a tokenizer.json of `tokenizers`, if it is GPT's, GPT-2's or RoBERTa's."""
-    raw = _object(path)
+    path, raw = files.vocab_file, files.read(file_names.TOKENIZER)
     try:
         model = raw["model"]
         vocab = dict(model["vocab"])
-        entries = {entry["content"]: entry for entry in raw.get("added_tokens") or ()}
+        entries = files.added()
         for entry in entries.values():
             if vocab.setdefault(entry["content"], entry["id"]) != entry["id"]:
                 raise errors.InputError(

@@ -6,20 +6,13 @@ What those files set is done here, or refused.
 import collections
 import itertools
 import json
-import os
 import re
 from typing import Any
 
 import tokenizers
 from absl import logging
 
-from contract import (
-    errors,
-    file_names,
-    json_files,
-    remote_files,
-    wording,
-)
+from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.tables import text_rows
 from data_pipeline.text import (
     added_tokens,
@@ -27,6 +20,7 @@ from data_pipeline.text import (
     byte_pairs,
     normalization,
     unigram,
+    vocabulary_files,
     wordpiece,
 )
 
@@ -165,10 +159,9 @@ def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
     from data_pipeline.text import elmo
 
     vocab = elmo.read_vocab(files.vocab_file) if files.vocab_file else ()
+    beside = vocabulary_files.VocabularyFiles(files.vocab_file or files.config_file)
     split = files.split_words or _setting(
-        files.vocab_file or files.config_file,
-        file_names.SPLIT_WORDS,
-        normalization.WHITESPACE,
+        beside, file_names.SPLIT_WORDS, normalization.WHITESPACE
     )
     characters = options.get("char_cnn") or {}
     key, usual = "max_characters_per_token", elmo.MAX_CHARACTERS
@@ -208,10 +201,11 @@ def open_vocabulary(
         checks: whether to refuse settings that are not done, and texts of which most
             words are unknown.
     """
-    tokenizer = _open(vocab_file, do_lower_case, split_words)
+    files = vocabulary_files.VocabularyFiles(vocab_file)
+    tokenizer = _open(files, do_lower_case, split_words)
     tokenizer.refuses_unknown = checks
     if checks:
-        _check_settings(vocab_file, tokenizer, split_words)
+        _check_settings(files, tokenizer, split_words)
         if isinstance(tokenizer, wordpiece.BertTokenizer):
             _check_entries(vocab_file, tokenizer.vocab)
     return tokenizer
@@ -235,21 +229,21 @@ def _check_entries(vocab_file, vocab):
         )
 
 
-def _open(vocab_file, do_lower_case, split_words):
-    if unigram.is_unigrams(vocab_file):
-        accents = _setting(vocab_file, "keep_accents", False)
-        return unigram.open_file(vocab_file, do_lower_case, accents)
-    if not byte_pairs.is_byte_pairs(vocab_file):
-        rules = _read_rules(vocab_file, do_lower_case, split_words)
-        return wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case, rules)
-    read = byte_pairs.read(vocab_file)
+def _open(files, do_lower_case, split_words):
+    if unigram.is_unigrams(files):
+        accents = _setting(files, "keep_accents", False)
+        return unigram.open_file(files, do_lower_case, accents)
+    if not byte_pairs.is_byte_pairs(files):
+        rules = _read_rules(files, do_lower_case, split_words)
+        return wordpiece.BertTokenizer.from_files(files, do_lower_case, rules)
+    read = byte_pairs.read(files)
     try:
         if read.is_byte_level:
-            adds = bool(_setting(vocab_file, "add_prefix_space", read.adds_space))
+            adds = bool(_setting(files, "add_prefix_space", read.adds_space))
             roberta, gpt2 = byte_pairs.RobertaTokenizer, byte_pairs.Gpt2Tokenizer
             kind = roberta if read.is_roberta else gpt2
             return kind(read.vocab, read.merges, adds, read.added_tokens)
-        words = _setting(vocab_file, "gpt_tokenizer", byte_pairs.GPT_WORDS)
+        words = _setting(files, "gpt_tokenizer", byte_pairs.GPT_WORDS)
         if words != byte_pairs.GPT_WORDS:  # of earlier versions
             raise errors.InputError(
                 f"gpt_tokenizer={words!r} in tokenizer_config.json is no longer done; "
@@ -258,13 +252,11 @@ def _open(vocab_file, do_lower_case, split_words):
         added = read.added_tokens
         return byte_pairs.GptTokenizer(read.vocab, read.merges, added_tokens=added)
     except ValueError as error:
-        raise errors.InputError(f"{vocab_file}: {error}") from error
+        raise errors.InputError(f"{files.vocab_file}: {error}") from error
 
 
-def _setting(file, key, default):
-    """A value of tokenizer_config.json beside a file."""
-    settings = _read(file, file_names.TOKENIZER_CONFIG)
-    return settings.get(key, default)
+def _setting(files, key, default):
+    return files.read(file_names.TOKENIZER_CONFIG).get(key, default)
 
 
 def add_tokens(
@@ -307,13 +299,6 @@ def add_tokens(
     return longer, [w for w, got in zip(words, made, strict=True) if got != [ids[w]]]
 
 
-def _read(vocab_file: str, name: str) -> dict[str, Any]:
-    """A JSON file beside a vocabulary, or the vocabulary; {} where there is none."""
-    path = os.path.join(os.path.dirname(vocab_file), name)
-    path = vocab_file if vocab_file.endswith(name) else path
-    return json_files.read_object(path) if remote_files.exists(path) else {}
-
-
 def _part(raw, name):
     part = raw.get(name)
     return part if isinstance(part, dict) else {}
@@ -324,11 +309,13 @@ def _first_set(*values):
 
 
 def _read_rules(
-    vocab_file: str, do_lower_case: bool, split_words: str | None
+    files: vocabulary_files.VocabularyFiles,
+    do_lower_case: bool,
+    split_words: str | None,
 ) -> normalization.WordRules:
     """How the files beside word pieces have words found; `split_words` goes before."""
-    config = _read(vocab_file, file_names.TOKENIZER_CONFIG)
-    raw = _read(vocab_file, file_names.TOKENIZER)
+    config = files.read(file_names.TOKENIZER_CONFIG)
+    raw = files.read(file_names.TOKENIZER)
     normalizer, splitter = _part(raw, "normalizer"), _part(raw, "pre_tokenizer")
     usual = normalization.SPLITS[splitter.get("type") != "WhitespaceSplit"]
     split = split_words or config.get(file_names.SPLIT_WORDS, usual)
@@ -351,26 +338,25 @@ def _read_rules(
         choices = [*map(json.dumps, known)]
         if json.dumps(value) not in choices:
             raise errors.InputError(
-                f"{os.path.dirname(vocab_file)}: {key} is {value!r:.40}; correct it to "
+                f"{files.directory}: {key} is {value!r:.40}; correct it to "
                 f"{' or '.join(choices)}"
             )
     return normalization.WordRules(do_lower_case, strips, isolates, by_marks)
 
 
-def _check_settings(vocab_file, tokenizer, split_words):
+def _check_settings(files, tokenizer, split_words):
     """Refuses settings of the files beside a vocabulary that `tokenizer` does not do.
 
     It cuts a text by the tokenizer.json as well, if there is one.
     """
-    config = _read(vocab_file, file_names.TOKENIZER_CONFIG)
-    raw = _read(vocab_file, file_names.TOKENIZER)
-    directory = os.path.dirname(vocab_file)
-    path = os.path.join(directory, file_names.TOKENIZER_CONFIG)
-    of_network = _read(vocab_file, file_names.HUGGING_FACE_CONFIG)
+    path = files.path(file_names.TOKENIZER_CONFIG)
+    config = files.read(file_names.TOKENIZER_CONFIG)
+    raw = files.read(file_names.TOKENIZER)
+    of_network = files.read(file_names.HUGGING_FACE_CONFIG)
     name = config.get("tokenizer_class") or of_network.get("tokenizer_class")
     if name and (not _CLASSES.fullmatch(str(name)) or (name in _WHOLE and not raw)):
         raise errors.InputError(
-            f"{directory}: tokenizer_class is {name!r:.60}, which may cut texts "
+            f"{files.directory}: tokenizer_class is {name!r:.60}, which may cut texts "
             f"otherwise; {_WAY_ROUND}"
         )
     is_bert = isinstance(tokenizer, wordpiece.BertTokenizer)
@@ -382,8 +368,7 @@ def _check_settings(vocab_file, tokenizer, split_words):
     if {*map(str, config.get("never_split") or ())} - added_tokens.SPECIAL:
         _refuse(path, "never_split", config["never_split"], [None])
     if "model" in raw:
-        path = os.path.join(directory, file_names.TOKENIZER)
-        _check_json(path, raw, tokenizer, split_words)
+        _check_json(files, tokenizer, split_words)
 
 
 def _refuse(path, key, value, known):
@@ -394,8 +379,9 @@ def _refuse(path, key, value, known):
     )
 
 
-def _check_json(path, raw, tokenizer, split_words):
+def _check_json(files, tokenizer, split_words):
     """`_check_settings` of a tokenizer.json."""
+    path, raw = files.path(file_names.TOKENIZER), files.read(file_names.TOKENIZER)
     is_bert = isinstance(tokenizer, wordpiece.BertTokenizer)
     for (section, key), known in _WORD_PIECES.items() if is_bert else ():
         value = _part(raw, section).get(key)
@@ -403,7 +389,7 @@ def _check_json(path, raw, tokenizer, split_words):
             _refuse(path, f"{section}.{key}", value, known)
     added = getattr(tokenizer, "added_tokens", None)
     special = added_tokens.SPECIAL if is_bert else byte_pairs.SPECIAL
-    for token in (entry["content"] for entry in raw.get("added_tokens") or ()):
+    for token in files.added():
         if added is not None and token not in {*added, *special}:
             raise errors.InputError(
                 f"{path}: the vocabulary lacks the added token {token!r:.40}; give "

@@ -19,9 +19,15 @@ import tokenizers
 from google.protobuf import descriptor_pb2, message, message_factory, text_format
 from tokenizers import models, normalizers, pre_tokenizers
 
-from contract import errors, file_names, json_files, remote_files
+from contract import errors, file_names, remote_files
 from contract.tensorflow_later import text, tf
-from data_pipeline.text import base, bpe_graph, byte_pairs, normalization
+from data_pipeline.text import (
+    base,
+    bpe_graph,
+    byte_pairs,
+    normalization,
+    vocabulary_files,
+)
 
 SPACE = "▁"  # begins the first piece of a word
 _XLM_ROBERTA = byte_pairs.OF_ROBERTA
@@ -168,18 +174,19 @@ class UnigramTokenizer(base.Tokenizer):
         return tf.strings.regex_replace(texts, f"{_BLANKS}{SPACE}?", SPACE)
 
 
-def is_unigrams(path: str) -> bool:
+def is_unigrams(files: vocabulary_files.VocabularyFiles) -> bool:
     """Whether a vocabulary is a file of SentencePiece, or its tokenizer.json."""
-    if not path.endswith(file_names.TOKENIZER):
-        return path.endswith(".model")
-    model = json_files.read_object(path).get("model")
-    return isinstance(model, dict) and model.get("type") == "Unigram"
+    is_model = files.vocab_file.endswith(".model")
+    return is_model or files.model().get("type") == "Unigram"
 
 
-def open_file(path: str, lowers: bool, keeps_accents: bool) -> UnigramTokenizer:
+def open_file(
+    files: vocabulary_files.VocabularyFiles, lowers: bool, keeps_accents: bool
+) -> UnigramTokenizer:
     """Opens a vocabulary; ValueError if it is no unigrams of either network."""
+    path = files.vocab_file
     try:
-        unigrams = _read_model(path) if path.endswith(".model") else _read_json(path)
+        unigrams = _read_json(files) if files.is_whole else _read_model(path)
         _check_map(unigrams.charsmap)
         names = [piece for piece, _ in unigrams.pieces]
         if len({*names, ""}) <= len(names):
@@ -212,8 +219,8 @@ def _read_model(path):
     return Unigrams(pieces, model.normalization.charsmap, source)
 
 
-def _read_json(path):
-    raw = json_files.read_object(path)
+def _read_json(files):
+    raw = files.read(file_names.TOKENIZER)
     steps = raw.get("normalizer") or {}
     maps = [
         base64.b64decode(step["precompiled_charsmap"], validate=True)
@@ -221,9 +228,9 @@ def _read_json(path):
         if step.get("type") == "Precompiled"
     ]
     pieces = [(str(piece), float(score)) for piece, score in raw["model"]["vocab"]]
-    for token in raw.get("added_tokens") or ():
-        if pieces[token["id"]][0] != token["content"]:
-            raise LookupError(f"{token['content']!r} is no piece")
+    for token, entry in files.added().items():
+        if pieces[entry["id"]][0] != token:
+            raise LookupError(f"{token!r} is no piece")
     return Unigrams(pieces, b"".join(maps))
 
 

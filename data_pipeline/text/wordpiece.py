@@ -24,10 +24,10 @@ import numpy as np
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from contract import errors, file_names, json_files
+from contract import errors, file_names
 from contract.tensorflow_later import text, tf
 from data_pipeline.text import added_tokens as matching
-from data_pipeline.text import base, normalization
+from data_pipeline.text import base, normalization, vocabulary_files
 
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token
@@ -55,7 +55,9 @@ def are_pieces(
     return are_plain
 
 
-def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
+def _read_tokenizer_json(
+    files: vocabulary_files.VocabularyFiles,
+) -> tuple[list[str], dict[str, bool]]:
     """Reads the word pieces of a tokenizer.json, as Hugging Face writes it.
 
     Returns the tokens by id, the added ones among them, and {added token: whether it is
@@ -64,11 +66,10 @@ def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
     Raises:
         ValueError: it is no tokenizer of word pieces, or an id is missing.
     """
-    raw = json_files.read_object(path)
+    path, model = files.vocab_file, files.model()
     try:
-        model = raw["model"]
         is_known = model.get("type", "WordPiece") == "WordPiece"
-        added = {token["content"]: token for token in raw.get("added_tokens") or ()}
+        added = files.added()
         ids = {**model["vocab"], **{key: token["id"] for key, token in added.items()}}
     except (AttributeError, KeyError, TypeError):
         is_known = False
@@ -127,19 +128,30 @@ class BertTokenizer(base.Tokenizer):
         do_lower_case: bool = True,
         rules: normalization.WordRules | None = None,
     ) -> BertTokenizer:
+        """`from_files` of a vocab.txt or tokenizer.json and what is beside it."""
+        files = vocabulary_files.VocabularyFiles(vocab_file)
+        return cls.from_files(files, do_lower_case, rules)
+
+    @classmethod
+    def from_files(
+        cls,
+        files: vocabulary_files.VocabularyFiles,
+        do_lower_case: bool = True,
+        rules: normalization.WordRules | None = None,
+    ) -> BertTokenizer:
         """Builds the tokenizer of a vocab.txt or tokenizer.json. Errors name the file.
 
         Differs from google-research/bert: the tokens of an added_tokens.json beside the
         vocabulary belong to it, and are found in text as Hugging Face finds them.
         """
-        if vocab_file.endswith(".json"):
-            vocab, added = read_tokenizer_json(vocab_file)
+        if files.is_whole:
+            vocab, added = _read_tokenizer_json(files)
         else:
-            vocab, added = matching.read(vocab_file, base.read_vocab(vocab_file))
+            vocab, added = matching.read(files, base.read_vocab(files.vocab_file))
         try:
             return cls(vocab, do_lower_case, added, rules)
         except ValueError as error:
-            raise errors.InputError(f"{vocab_file}: {error}") from error
+            raise errors.InputError(f"{files.vocab_file}: {error}") from error
 
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
         return ~tf.gather(self.continues_word(), ids)

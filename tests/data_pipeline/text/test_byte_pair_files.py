@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from data_pipeline.text import byte_pairs, opening
+from data_pipeline.text import byte_pairs, opening, vocabulary_files
 from tests import tokenizer_files
 
 TOKENS = ["<|endoftext|>", "a", "b", "c", "Ġ", "ab", "abc", "Ġa"]
@@ -44,9 +44,13 @@ def write_tokenizer(folder, **changes):
     return str(path)
 
 
+def read(path):
+    return byte_pairs.read(vocabulary_files.VocabularyFiles(path))
+
+
 def complaint(path):
     with pytest.raises(ValueError) as caught:
-        byte_pairs.read(path)
+        read(path)
     return str(caught.value)
 
 
@@ -59,19 +63,19 @@ def complaint(path):
     ],
 )
 def test_both_files_are_found_by_their_names(tmp_path, names):
-    read = byte_pairs.read(write(tmp_path, names=names))
-    assert read.vocab == TOKENS
-    assert read.merges == [("a", "b"), ("ab", "c"), ("Ġ", "a")]
-    assert read.is_byte_level
+    pairs = read(write(tmp_path, names=names))
+    assert pairs.vocab == TOKENS
+    assert pairs.merges == [("a", "b"), ("ab", "c"), ("Ġ", "a")]
+    assert pairs.is_byte_level
 
 
 @pytest.mark.parametrize("merges", [MERGES, [m.split() for m in MERGES]])
 def test_tokenizer_json_says_both(tmp_path, merges):
     added = [{"id": 8, "content": "<|pad|>"}, {"id": 0, "content": "<|endoftext|>"}]
     path = write_tokenizer(tmp_path, model__merges=merges, added_tokens=added)
-    read = byte_pairs.read(path)
-    assert read.vocab == [*TOKENS, "<|pad|>"]
-    assert read.merges == [("a", "b"), ("ab", "c"), ("Ġ", "a")]
+    pairs = read(path)
+    assert pairs.vocab == [*TOKENS, "<|pad|>"]
+    assert pairs.merges == [("a", "b"), ("ab", "c"), ("Ġ", "a")]
 
 
 def test_the_kind_follows_from_the_entries(tmp_path):
@@ -99,8 +103,8 @@ def test_a_merges_file_may_lack_its_header(tmp_path, ending):
     path = write(tmp_path)
     text = ending.join([*MERGES, "", ""])
     (tmp_path / "merges.txt").write_bytes(text.encode())
-    assert byte_pairs.read(path).merges[0] == ("a", "b")
-    assert len(byte_pairs.read(path).merges) == 3
+    assert read(path).merges[0] == ("a", "b")
+    assert len(read(path).merges) == 3
     (tmp_path / "added_tokens.json").write_text('{"_start_": 8}', encoding="utf-8")
     assert opening.open_vocabulary(path).start_id == 8
 
