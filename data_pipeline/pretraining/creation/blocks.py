@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from contract import features
-from data_pipeline.batches import tf_records
+from data_pipeline.batches import packing, tf_records
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.text import base
@@ -126,20 +126,16 @@ class Unit:
     ) -> tuple[Iterator[bytes], tuple[int, ...]]:
         """Serialized tf.train.Examples of chosen blocks, and RECORD_COUNTS."""
         numbers, special = self.numbers[chosen], self.special
-        lengths = self.lengths(numbers)[:, None]
-        column = np.arange(self.max_seq_length)
+        lengths = self.lengths(numbers)
         starts = numbers * special.stride(self.max_seq_length) - special.size // 2
-        input_ids = np.take(self.tokens, starts[:, None] + column, mode="clip")
+        splits = packing.row_splits(lengths)
+        tokens = np.take(self.tokens, packing.ranges(starts, lengths), mode="clip")
         if special.cls_id is not None and special.sep_id is not None:
-            input_ids[:, 0] = special.cls_id
-            np.put_along_axis(input_ids, lengths - 1, special.sep_id, axis=1)
-        is_real = column < lengths
-        arrays = {
-            features.INPUT_IDS: np.where(is_real, input_ids, 0),
-            features.INPUT_MASK: is_real.view(np.uint8),
-            features.SEGMENT_IDS: np.zeros(input_ids.shape, np.uint8),
-            features.NEXT_SENTENCE_LABELS: np.zeros((len(numbers), 1), np.uint8),
-        }
+            tokens[splits[:-1]] = special.cls_id
+            tokens[splits[1:] - 1] = special.sep_id
+        packed = packing.Packed(tokens, splits, lengths)
+        arrays = packing.grids(packed, self.max_seq_length)
+        arrays[features.NEXT_SENTENCE_LABELS] = np.zeros((len(numbers), 1), np.uint8)
         return tf_records.records(arrays), ()
 
 

@@ -278,33 +278,25 @@ def truncate(pairs, max_tokens, sentence_task, rng):
     )
 
 
-def assemble(pairs, tokens, *, special, max_seq_length, sentence_task):
-    """[CLS] A [SEP] B [SEP], padded with 0; without a second task [CLS] A [SEP].
-
-    Returns int32 input_ids [N, S], lengths [N], and lengths of segment 0 [N], as
-    `packing.pack` with `special`.
-    """
-    length_a = (pairs.a_end - pairs.a_start).astype(np.int32)[:, None]  # [N, 1]
-    length_b = (pairs.b_end - pairs.b_start).astype(np.int32)[:, None]
+def assemble(pairs, tokens, *, special, sentence_task) -> packing.Packed:
+    """[CLS] A [SEP] B [SEP], as `packing.pack` has it; [CLS] A [SEP] without a task."""
     is_pair = sentence_task != "none"
+    length_a, length_b = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
     delimiters = special.delimiter_ids if is_pair else (special.end_id,)
     first = length_a + 1 + len(delimiters)
-    total = first + length_b + 1 if is_pair else first
-    column = np.arange(max_seq_length, dtype=np.int32)  # [S]
-    # Token j of A stands in column 1 + j, token j of B in column first + j.
-    source = np.where(
-        column < first,
-        pairs.a_start[:, None] - 1 + column,
-        pairs.b_start[:, None] - first + column,
-    )
-    input_ids = np.take(tokens, source, mode="clip").astype(np.int32, copy=False)
-    input_ids[column >= total] = 0
-    rows = np.arange(len(pairs))
-    input_ids[:, 0] = special.start_id
+    splits = packing.row_splits(first + (length_b + 1 if is_pair else 0))
+    begins, second = splits[:-1], splits[:-1] + first
+    packed = np.empty(splits[-1], features.INTEGER)
+    packed[begins] = special.start_id
+    segments = [(begins + 1, pairs.a_start, length_a)]
+    if is_pair:
+        segments.append((second, pairs.b_start, length_b))
+    for place, start, length in segments:
+        packed[packing.ranges(place, length)] = tokens[packing.ranges(start, length)]
     for before, delimiter in enumerate(reversed(delimiters), start=1):
-        input_ids[rows, first[:, 0] - before] = delimiter
-    input_ids[rows, total[:, 0] - 1] = special.end_id
-    return input_ids, total[:, 0], first[:, 0]
+        packed[second - before] = delimiter
+    packed[splits[1:] - 1] = special.end_id
+    return packing.Packed(packed, splits, first.astype(features.INTEGER))
 
 
 COUNTS = ("documents", "sentences", "tokens", "unknown_tokens", "random_next")
@@ -354,22 +346,14 @@ class Unit:
         pairs = fill(pairs.take(chosen), self.documents, rng)
         whole = pairs.num_tokens
         pairs = truncate(pairs, _max_tokens(job), settings.sentence_task, rng)
-        input_ids, lengths, first_lengths = assemble(
+        packed = assemble(
             pairs,
             self.documents.tokens,
             special=tokenizer,
-            max_seq_length=settings.max_seq_length,
             sentence_task=settings.sentence_task,
         )
-        column = np.arange(settings.max_seq_length)
-        is_real = column < lengths[:, None]
-        is_second = is_real & (column >= first_lengths[:, None])
-        arrays = {
-            features.INPUT_IDS: input_ids,
-            features.INPUT_MASK: is_real.view(np.uint8),
-            features.SEGMENT_IDS: is_second.view(np.uint8),
-            features.NEXT_SENTENCE_LABELS: pairs.label[:, None],
-        }
+        arrays = packing.grids(packed, settings.max_seq_length)
+        arrays[features.NEXT_SENTENCE_LABELS] = pairs.label[:, None]
         if settings.masking != metadata.UNMASKED:
             rule = masking.Rule(
                 settings.masking,
@@ -378,6 +362,7 @@ class Unit:
                 settings.mask_proportions,
             )
             vocab = _masking_vocab(job)
+            input_ids, lengths = arrays[features.INPUT_IDS], packed.sequence_lengths
             draws = masking.draw(input_ids.shape, rule, vocab, rng)
             continues = None
             if settings.segmented_words:

@@ -186,13 +186,12 @@ def records_of(task, documents, seed, size=24, special=BERT):
     generator = np.random.default_rng(7)
     pairs = sentence_pairs.fill(pairs, documents, generator)
     pairs = sentence_pairs.truncate(pairs, room, task, generator)
-    return pairs, sentence_pairs.assemble(
-        pairs,
-        documents.tokens,
-        special=special,
-        max_seq_length=size,
-        sentence_task=task,
+    packed = sentence_pairs.assemble(
+        pairs, documents.tokens, special=special, sentence_task=task
     )
+    lengths = packed.sequence_lengths.astype(np.int32)
+    input_ids = packing.grids(packed, size)["input_ids"]
+    return pairs, (input_ids, lengths, packed.first_lengths)
 
 
 @pytest.mark.parametrize("task", RECORDED)
