@@ -23,8 +23,8 @@ import tensorflow as tf
 from absl import flags
 
 import bert_reborn as bert
-from cli import extraction_task
 from data_pipeline.extraction import lines
+from tasks import extraction
 from tests import tiny
 
 HERE = pathlib.Path(__file__).parent
@@ -186,7 +186,7 @@ def test_vectors_of_lines_are_means_or_those_of_cls(arrays, all_layers):
 
 def test_batches_and_stretches_do_not_matter(arrays, all_layers, monkeypatch):
     # At most two tokens of five layers wait.
-    monkeypatch.setattr(extraction_task, "MAX_WAITING_VALUES", 32 * 4 * 5 * 2)
+    monkeypatch.setattr(extraction, "MAX_WAITING_VALUES", 32 * 4 * 5 * 2)
     actual = arrays("--layers=0,1,2,3", "--batch_size=2")
     wanted = all_layers["values"][:, 1:]
     np.testing.assert_allclose(actual["values"], wanted, atol=1e-5)

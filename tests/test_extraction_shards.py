@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from cli import extraction_task
 from data_pipeline.extraction import lines as input_lines
 from modeling.features import vectors
+from tasks import extraction
 from tests import forked, tiny
 
 BEAM = ("--engine=beam", "--beam_option=--runner=DirectRunner")
@@ -111,7 +111,7 @@ def test_finished_shards_are_not_computed_again(extract, tmp_path, monkeypatch):
     cut = (*POOLED, "--lines_per_shard=5")
     wanted = extract("whole.jsonl", text, *cut)
     computed = []
-    before = extraction_task.Extractor.write
+    before = extraction.Extractor.write
 
     def write(self, path, lines, *more, **options):
         computed.append(lines.part.first_line)
@@ -119,7 +119,7 @@ def test_finished_shards_are_not_computed_again(extract, tmp_path, monkeypatch):
             raise OSError("no room")
         before(self, path, lines, *more, **options)
 
-    monkeypatch.setattr(extraction_task.Extractor, "write", write)
+    monkeypatch.setattr(extraction.Extractor, "write", write)
     with pytest.raises(AssertionError, match="no room; what is done stays in"):
         extract("cut.jsonl", text, *cut)
     first = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cut-*-of-00005.jsonl")}
@@ -127,7 +127,7 @@ def test_finished_shards_are_not_computed_again(extract, tmp_path, monkeypatch):
     assert extract("cut.jsonl", text, *cut) == wanted
     assert {path: path.stat().st_mtime_ns for path in first} == first
     assert computed == [0, 5, 10, 10, 15, 20]
-    monkeypatch.setattr(extraction_task.Extractor, "__init__", None)  # opens no model
+    monkeypatch.setattr(extraction.Extractor, "__init__", None)  # opens no model
     assert extract("cut.jsonl", text, *cut) == wanted
 
 
@@ -215,7 +215,7 @@ def test_beam_writes_the_same_bytes(extract, tmp_path):
     assert extract("local.jsonl", text, *cut, *BEAM) == wanted
 
 
-def test_settings_need_no_flags_in_another_process():
+def test_work_goes_to_another_process():
     """Fields are plain values: what a worker unpickles is equal and hashable."""
     import pickle
 
@@ -223,12 +223,10 @@ def test_settings_need_no_flags_in_another_process():
         names=(-1,), width=4, states=(2,), merge="separate", weights=(1.0,),
         pooling="mean", is_normalized=True,
     )  # fmt: skip
-    files = extraction_task.pretrained.ModelFiles("c", "v", "w", True)
-    settings = extraction_task.Settings(
-        "in", files, spec, 16, 32, "npz", "float32", False
-    )
-    assert pickle.loads(pickle.dumps(settings)) == settings
-    assert hash(settings) == hash(settings._replace(input_file="in"))
+    files = extraction.pretrained.ModelFiles("c", "v", "w", True)
+    work = extraction.Work("in", files, spec, 16, 32, "npz", "float32", False)
+    assert pickle.loads(pickle.dumps(work)) == work
+    assert hash(work) == hash(work._replace(input_file="in"))
 
 
 @pytest.mark.slow

@@ -455,18 +455,18 @@ def test_modules_have_to_fit_the_network(modules, data, tmp_path, settings, mess
 
 
 def test_average_precision_selects_the_checkpoint_of_pairs_of_0_and_1():
-    from cli import embedding_task
     from data_pipeline.embedding import split
+    from tasks import embedding_rows
 
     def names(kind, labels):
         texts = split.TextSplit("", None, None, kind, None, np.float32(labels))
-        return embedding_task.score_names(texts)
+        return embedding_rows.score_names(texts)
 
     assert names("scored", [0, 1, 1])[0] == "average_precision"
     for labels in ([0, 1, 0.5], [1, 1], [0, 2]):
         assert names("scored", labels) == ("spearman", "pearson")
     assert names("labelled", [0, 1]) == ("neighbour_accuracy",)
-    assert embedding_task.score_names(None) == ()
+    assert embedding_rows.score_names(None) == ()
 
 
 def test_equal_numbers_of_the_dev_rows_are_warned_of(capsys):
@@ -485,10 +485,10 @@ def test_equal_numbers_of_the_dev_rows_are_warned_of(capsys):
 
 @pytest.mark.parametrize(("batch_size", "has_hint"), [(20, True), (21, False)])
 def test_rows_that_are_alone_with_their_label_are_named(batch_size, has_hint, capsys):
-    from cli import embedding_task
+    from tasks import embedding_rows
 
     labels = np.repeat(np.arange(20), 2)
-    embedding_task._hint_at_labels(labels, batch_size)
+    embedding_rows._hint_at_labels(labels, batch_size)
     out = capsys.readouterr().out
     assert bool(out) == has_hint
     # The share of such rows, by drawing batches.

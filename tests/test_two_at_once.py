@@ -9,12 +9,12 @@ import types
 
 import pytest
 
-from cli import predict_command
 from contract import atomic_files, locks
 from data_pipeline.batches import tf_records
 from data_pipeline.extraction import vectors
 from modeling.checkpoints import output_directory
 from serving import export, search_index
+from tasks import prediction
 from tests import forked, tiny, whole_runs
 from tests.refusals import refused
 from training import run_directory
@@ -44,7 +44,7 @@ FILES = {
     "JSON": lambda path: atomic_files.write_json(path, {}),
     "before long work": atomic_files.check_writable,
     "vectors": lambda path: entered(vectors.writer(path, "jsonl", None)),
-    "answers": lambda path: entered(predict_command._writing(path)),
+    "answers": lambda path: entered(prediction._writing(path)),
     "records": lambda path: tf_records.write(
         path, types.SimpleNamespace(num_sequences=1), {}, 8
     ),

@@ -7,14 +7,16 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from cli import predict_command, serve_command
 from contract import errors, file_names
 from serving import export, predictor
 from serving.protocol import servables
+from tasks import prediction
+from tasks import serving as serving_task
+from tasks.settings import server
 from tests import no_texts
 
 ROOT = pathlib.Path(export.__file__).parents[1]
-OPTIONS = serve_command.Options()
+SERVER = server.Server(port=0, access_log="none")
 
 
 def save(folder, short="short", long="long"):
@@ -52,7 +54,7 @@ def test_file_is_answered_line_by_line(export_dir, tmp_path, capsys):
     lines_file.write_bytes(
         b'{"id": 1, "text": "a"}\n"\xc3\xa9 long"\nnone\n"b\\u0000"\n'
     )
-    predict_command.answer_file(export_dir, str(lines_file), "jsonl", str(answers))
+    prediction.answer_file(export_dir, str(lines_file), "jsonl", str(answers))
     actual = written(answers)
     assert actual[:2] == [{"id": 1, "text": "a", **SHORT}, {"text": "é long", **LONG}]
     assert actual[2]["line"] == 3 and "not JSON" in actual[2]["error"]
@@ -69,7 +71,7 @@ def test_plain_lines_go_to_standard_output(export_dir, tmp_path, capsys):
     assert model.predict([]) == []
     lines_file = tmp_path / "in.txt"
     lines_file.write_text("a\n\nlonger")
-    predict_command.answer_file(export_dir, str(lines_file), "lines")
+    prediction.answer_file(export_dir, str(lines_file), "lines")
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["label"] for row in rows] == ["short", "short", "long"]
 
@@ -91,7 +93,7 @@ def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkey
     lines_file.write_text('"a"\n"huge"\n"b"\n')
     no_room = tf.errors.ResourceExhaustedError(None, None, "no room [Op:X]\n at")
     fails_on(monkeypatch, "huge", no_room)
-    predict_command.answer_file(export_dir, str(lines_file), "jsonl", str(answers))
+    prediction.answer_file(export_dir, str(lines_file), "jsonl", str(answers))
     actual = written(answers)
     assert actual[1] == {"error": "no room", "line": 2}
     assert [actual[0]["text"], actual[2]["text"]] == ["a", "b"]
@@ -106,11 +108,11 @@ def test_wrong_place_is_one_line_before_the_work(export_dir, monkeypatch, capsys
     ):
         places = {"export_dir": export_dir, "input_file": __file__, **change}
         with pytest.raises((ValueError, OSError), match=text) as caught:
-            predict_command.answer_file(**places)
+            prediction.answer_file(**places)
         assert "\n" not in str(caught.value) and capsys.readouterr().out == ""
     fails_on(monkeypatch, "huge", tf.errors.InternalError(None, None, "bad graph"))
     with pytest.raises(errors.InputError, match=r"^bad graph$"):
-        predict_command.answer_texts(export_dir, ["huge"])
+        prediction.answer_texts(export_dir, ["huge"])
 
 
 DATA = "variables/variables.data-00000-of-00001"
@@ -134,9 +136,9 @@ def test_damaged_export_is_one_line(name, change, export_dir, tmp_path, capsys):
     lines_file = tmp_path / "in.jsonl"
     lines_file.write_text('"a"\n')
     for answer in (
-        lambda: predict_command.answer_texts(str(tmp_path), ["text"]),
-        lambda: predict_command.answer_file(str(tmp_path), str(lines_file)),
-        lambda: serve_command.serve_export(str(tmp_path), "sizes", OPTIONS),
+        lambda: prediction.answer_texts(str(tmp_path), ["text"]),
+        lambda: prediction.answer_file(str(tmp_path), str(lines_file)),
+        lambda: serving_task.serve_export(SERVER, str(tmp_path), "sizes"),
     ):
         with pytest.raises(errors.InputError) as caught:
             answer()
@@ -174,7 +176,7 @@ def test_label_comes_from_the_model_where_no_file_names_it(tmp_path, capsys):
     actual = predictor.Predictor(str(tmp_path)).predict(["a", "longer"])
     assert [answer["label"] for answer in actual] == ["short", "long"]
     assert actual[1]["probabilities"] == {"0": 0.0, "1": 1.0}
-    predict_command.answer_texts(str(tmp_path), ["longer"])
+    prediction.answer_texts(str(tmp_path), ["longer"])
     assert capsys.readouterr().out == "longer\n    long 1.000\n"
 
 
@@ -218,8 +220,8 @@ def test_every_number_of_a_model_is_printed(tmp_path, capsys):
     export.save(export.ServedModel([], serving_default=function), str(tmp_path), {})
     actual = predictor.Predictor(str(tmp_path)).predict(["abc", "d"])
     assert actual == [{"scores": [3.0, -1.5]}, {"scores": [1.0, -0.5]}]
-    predict_command.answer_texts(str(tmp_path), ["abc"], as_json=True)
-    predict_command.answer_texts(str(tmp_path), ["abc"])
+    prediction.answer_texts(str(tmp_path), ["abc"], as_json=True)
+    prediction.answer_texts(str(tmp_path), ["abc"])
     assert capsys.readouterr().out == (
         '{"text": "abc", "scores": [3.0, -1.5]}\n3.000 -1.500  abc\n'
     )

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cli import predict_command
 from data_pipeline.pretraining import cloze
 from data_pipeline.text import wordpiece
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, google, pretrained
 from serving import export, predictor
+from tasks import prediction
 from tests import tiny
 from tests.serving import exported_ops, odd_texts
 
@@ -237,13 +237,13 @@ def test_odd_texts_have_the_answers_that_they_have_alone(version_dir, name):
 
 
 def test_other_signatures_are_asked_by_name(version_dir, capsys):
-    predict_command.answer_texts(version_dir, [TEXTS[0], ""], as_json=True)
+    prediction.answer_texts(version_dir, [TEXTS[0], ""], as_json=True)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["text"] == TEXTS[0] and second == {"text": "", "masks": []}
     assert [*first["masks"][0]] == ["start", "tokens", "probabilities", "filled"]
-    predict_command.answer_texts(version_dir, [TEXTS[0]], "embed")
+    prediction.answer_texts(version_dir, [TEXTS[0]], "embed")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == TEXTS[0] and lines[1].endswith(" ... (32 numbers)")
     choices = "choose among embed, embed_tokens, fill_mask, serving_default"
     with pytest.raises(ValueError, match=choices):
-        predict_command.answer_texts(version_dir, [TEXTS[0]], "ids")
+        prediction.answer_texts(version_dir, [TEXTS[0]], "ids")

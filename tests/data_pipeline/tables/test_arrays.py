@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from cli import predict_command
 from contract import remote_files
 from data_pipeline.classification import label_checks, tables
 from data_pipeline.embedding import corpora
@@ -15,6 +14,7 @@ from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import clue, text_rows
 from data_pipeline.tagging import files, scores
 from serving import streaming
+from tasks import prediction
 from tests.refusals import refused
 
 
@@ -48,7 +48,7 @@ def of_texts(path):
 
 
 def of_predictor(path):
-    read = predict_command._reader(path, has_arrays=True)
+    read = prediction._reader(path, has_arrays=True)
     lines = enumerate(streaming.split(read), start=1)
     return [streaming.parse(line, n, ["text"], "jsonl") for n, line in lines]
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from cli import embedding_task
 from data_pipeline.embedding import corpora, split
+from tasks import embedding_rows
 
 PASSAGES = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]
 QUERIES = [[1.0, 0.0], [0.6, 0.8]]  # nearest to passages 0, 1, 2 and to 1, 2, 0
@@ -38,7 +38,7 @@ SECOND = 1 / math.log2(3)  # what a relevant passage adds in the second place
 )
 def test_own_passages_are_not_ranked(query_ids, ndcg, mrr):
     rows = texts(query_ids)
-    scored = embedding_task.score(rows, np.array([*QUERIES, *PASSAGES]))
+    scored = embedding_rows.score(rows, np.array([*QUERIES, *PASSAGES]))
     assert scored.scores["ndcg_at_10"] == pytest.approx(ndcg, abs=1e-12)
     assert scored.scores["mrr_at_10"] == pytest.approx(mrr, abs=1e-12)
     assert scored.scores["recall_at_100"] == 1.0
@@ -50,7 +50,7 @@ def test_own_passages_are_not_ranked(query_ids, ndcg, mrr):
     def rerank(_, passages):
         return np.array([order[passage] for passage in passages])
 
-    reranked = embedding_task.evaluate(rows, rerank, scored)
+    reranked = embedding_rows.evaluate(rows, rerank, scored)
     places = {"a": 0, "b": 1, "c": 2}
     values = []
     for query, gain in enumerate(rows.data.relevant):

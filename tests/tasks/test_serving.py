@@ -1,4 +1,4 @@
-"""Tests of cli/serve_command.py: exports over HTTP, and versions that come."""
+"""Tests of tasks/serving.py: exports over HTTP, and versions that come."""
 
 import concurrent.futures
 import json
@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cli import serve_command
 from contract import features, file_names
 from serving import export, reranking
 from serving.protocol import servables, version_polling
 from serving.server import doors, process
+from tasks import serving as serving_task
 from tests import search_runs, tiny
 from tests.serving import test_predictor
 from tests.serving.server import running
@@ -43,7 +43,7 @@ def while_serving(monkeypatch, export_dir, ask, command=None):
         return before(application, listener, load)
 
     def serve():
-        serve_command.serve_export(export_dir, "sizes", test_predictor.OPTIONS)
+        serving_task.serve_export(test_predictor.SERVER, export_dir, "sizes")
 
     with monkeypatch.context() as patch, pool:
         patch.setattr(process, "run", run)
@@ -84,10 +84,9 @@ def test_server_takes_over_the_address_that_is_open(export_dir, monkeypatch, cap
     door = doors.Door("127.0.0.1", 0)
     address = doors.address(door.listener)
     early = running.Running(address, None, None).request("/health/ready")[::2]
-    options = test_predictor.OPTIONS._replace(door=door)
 
     def command():
-        serve_command.serve_export(export_dir, "sizes", options)
+        serving_task.serve_export(test_predictor.SERVER, export_dir, "sizes", door)
 
     def ask(server):
         return server.address, server.request("/health/ready")[::2]
@@ -154,7 +153,7 @@ def test_damaged_newest_version_leaves_the_one_before_in_service(
         (folder / str(number) / "saved_model.pb").write_bytes(b"broken")
     monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.02)
     lines = []
-    monkeypatch.setattr(serve_command.progress, "print_line", lines.append)
+    monkeypatch.setattr(serving_task.progress, "print_line", lines.append)
 
     def ask(server):
         actual = labels(server, "/versions/1:predict")
