@@ -231,7 +231,7 @@ BASE = f"--base_config_file={tiny.ROOT}/configs/bert_tiny.json"
 CONFIG = "--output_config_file={d}/c"
 # Flags beside a good --input_file, with {d} for its directory.
 WRONG = {
-    "--input_file={d}/none*": "none*: there is no such file",
+    "--input_file={d}/none*": "none*: no such file; check the path",
     "--input_file={d}/empty.txt": "no word in 1 files; give UTF-8",
     "--input_file={d}/short.gz": "short.gz: cannot be read (Compressed file ended",
     "--output_file={d}/out/../good.txt": "is one of --input_file; choose another",
@@ -253,9 +253,9 @@ WRONG = {
     ),
     "--kind=byte_pair": "vocab.txt: the name of byte pairs ends in voc",
     "--kind=byte_pair --do_lower_case=false": (
-        "--do_lower_case belongs to --kind=word_piece; leave it out"
+        "--nodo_lower_case is read with --kind=word_piece; add that"
     ),
-    "--split_words=punctuation": "--split_words belongs to --kind=word",
+    "--split_words=punctuation": "--split_words=punctuation is read with --kind=word; add that",
     "--kind=byte_pair --vocab_size=256 --output_file={d}/out/vocab.json": (
         "--vocab_size=256 has no room for bytes; raise it to 257"
     ),

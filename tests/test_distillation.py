@@ -130,7 +130,7 @@ def test_teacher_computes_in_the_precision_of_the_run(
 # Flags, and words of the line.
 WRONG = {
     "--unlabelled_file=rows.tsv": (
-        "--unlabelled_file=rows.tsv needs a --teacher|--teacher"
+        "--unlabelled_file=rows.tsv is read with --teacher|--teacher"
     ),
     "--distill_weight=0.5": "0.5|--teacher",
     "--teacher={teacher} --distill_temperature=0": (

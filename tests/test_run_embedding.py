@@ -211,7 +211,7 @@ def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_
     error = tiny.refuse("run_embedding", *plain, f"--reranker={reranker}")
     assert "ranks passages; set --corpus_file, --queries_file and" in error
     error = tiny.refuse("run_embedding", *plain, "--reranker_label=yes")
-    assert "--reranker_label=yes is of --reranker; set that, too" in error
+    assert "--reranker_label=yes is read with --reranker; add that" in error
     error = tiny.refuse("run_embedding", *plain, *flags[:2])
     assert "--judgements_file belong together; set all of them" in error
 

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import bert_reborn as bert
-import run_seq2seq
 from cli import library
 from contract import errors
 from modeling.generation import beam_search
@@ -87,11 +86,12 @@ def test_scores_without_their_packages_are_refused_early(files, tmp_path, monkey
     monkeypatch.setattr(errors.importlib.util, "find_spec", names.append)
     remedy = "dev.tsv: .*pip install rouge-score sacrebleu$"
     evaluated = ["--do_eval", f"--dev_file={files}/dev.tsv"]
-    early = tiny.flags_of("run_seq2seq", *evaluated)
-    with early, pytest.raises(ValueError, match=remedy):
-        run_seq2seq.check()  # before TensorFlow is imported
-    with tiny.flags_of("run_seq2seq", "--do_predict", f"--test_file={bare}"):
-        run_seq2seq.check()  # there is nothing to score
+    places = [f"--bert_config_file={files}/config.json", f"--output_dir={tmp_path}"]
+    early = tiny.settings_of("run_seq2seq", *evaluated, *places)
+    with pytest.raises(ValueError, match=remedy):
+        early.check()  # before TensorFlow is imported
+    written = ["--do_predict", f"--test_file={bare}"]
+    tiny.settings_of("run_seq2seq", *written, *places).check()  # nothing to score
     assert names == ["rouge_score", "sacrebleu"]
     model = f"--bert_config_file={files}/config.json --vocab_file={files}/vocab.txt"
     run = [model, *evaluated, *LENGTHS, f"--output_dir={tmp_path}"]

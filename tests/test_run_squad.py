@@ -7,8 +7,8 @@ import types
 import numpy as np
 import pytest
 
-import run_squad
 from contract import errors
+from data_pipeline.batches import packing
 from data_pipeline.squad import scores
 from serving import predictor
 from tests import tiny, tiny_questions
@@ -21,14 +21,17 @@ LEARN = ("--learning_rate=2e-3", "--num_train_epochs=12", "--train_batch_size=8"
 BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
 
 
-def test_chinese_scores_without_their_package_are_refused(monkeypatch):
+def test_chinese_scores_without_their_package_are_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(errors.importlib.util, "find_spec", lambda name: None)
     reads = ["--do_predict", "--predict_file=dev.json"]
-    chinese = tiny.flags_of("run_squad", "--task_name=cmrc2018", *reads)
-    with chinese, pytest.raises(ValueError, match=r"=cmrc2018 .*pip install nltk$"):
-        run_squad.check_files()
-    with tiny.flags_of("run_squad", *reads):
-        run_squad.check_files()
+    reads += ["--pretrained=docs", "--output_dir=output/x"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dev.json").touch()
+    (tmp_path / "docs").mkdir()
+    chinese = tiny.settings_of("run_squad", "--task_name=cmrc2018", *reads)
+    with pytest.raises(ValueError, match=r"=cmrc2018 .*pip install nltk$"):
+        chinese.check()
+    tiny.settings_of("run_squad", *reads).check()
 
 
 @pytest.mark.parametrize(
@@ -48,9 +51,10 @@ def test_question_is_shortened_where_its_usual_length_leaves_no_room(
     lengths, num_delimiters, wanted, capsys
 ):
     special = types.SimpleNamespace(start_id=1, delimiter_ids=(2,) * num_delimiters)
-    with tiny.flags_of("run_squad", *lengths.split()):
-        run_squad.shorten_questions(special)
-        assert run_squad.limits()["max_query_length"] == wanted
+    settings = tiny.settings_of("run_squad", *lengths.split())
+    room = settings.max_seq_length - packing.num_special(special, is_pair=True)
+    shortened = settings.with_short_questions(room)
+    assert shortened.limits()["max_query_length"] == wanted
     shown = f"max_query_length: {wanted}, half of " if wanted in (30, 32) else ""
     out = capsys.readouterr().out
     assert out.startswith(shown) and bool(out) == bool(shown)

@@ -144,7 +144,7 @@ def expected(model, rows):
 
 def assert_tagged(actual, wanted):
     tags, probabilities = actual
-    assert tags == wanted.tags
+    assert tags == wanted.predictions
     for row, values in zip(probabilities, wanted.probabilities, strict=True):
         np.testing.assert_allclose(row, values, atol=ROUNDING)
 
@@ -153,7 +153,7 @@ def test_tags_are_those_of_run_tagger(model, version_dir):
     wanted, num_windows = expected(model, SENTENCES)
     assert_tagged(served(version_dir, SENTENCES), wanted)
     assert num_windows.max() > 2 * SLICE_ROWS and num_windows[2] == 0
-    assert len({tag for row in wanted.tags for tag in row}) > 3
+    assert len({tag for row in wanted.predictions for tag in row}) > 3
 
 
 def test_other_windows_give_other_tags(model):
