@@ -255,7 +255,9 @@ WRONG = {
     "--kind=byte_pair --do_lower_case=false": (
         "--nodo_lower_case is read with --kind=word_piece; add that"
     ),
-    "--split_words=punctuation": "--split_words=punctuation is read with --kind=word; add that",
+    "--split_words=punctuation": (
+        "--split_words=punctuation is read with --kind=word; add that"
+    ),
     "--kind=byte_pair --vocab_size=256 --output_file={d}/out/vocab.json": (
         "--vocab_size=256 has no room for bytes; raise it to 257"
     ),
