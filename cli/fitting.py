@@ -47,9 +47,6 @@ from training import metrics, model_directory
 Own = TypeVar("Own", bound="FittedModel[Any]")
 OwnSettings = TypeVar("OwnSettings", bound=fine_tuning.FineTuning)
 _LOCK = threading.RLock()  # the types in which Keras computes are of all threads
-# Settings that are arguments here, or of runs that return no single model.
-_OTHERS = """do_train do_eval do_predict do_export pretrained train_file dev_file
-test_file predict_file seeds grid check_data tfds_name data_dir"""
 _KERAS = {  # arguments of Keras' fit, by what they are called here
     "batch_size": "train_batch_size",
     "epochs": "num_train_epochs",
@@ -230,11 +227,12 @@ class FittedModel(Generic[OwnSettings]):
             KeyboardInterrupt: the run was stopped, and its last step is saved.
         """
         values = self._chosen(settings, values)
-        if wrong := {*values} & {*_OTHERS.split()}:
-            program = self.settings_class.program
-            raise errors.InputError(
-                f"{min(wrong)} is no argument here; run {program}.py with it"
-            )
+        known, program = fields.rows(self.settings_class), self.settings_class.program
+        for name in values.keys() & known.keys():
+            if not known[name].rules.in_python:
+                raise errors.InputError(
+                    f"{name} is no argument here; run {program}.py with it"
+                )
         if keras_names := values.keys() & _KERAS.keys():
             name = min(keras_names)
             raise errors.InputError(f"{name} is {_KERAS[name]} here")

@@ -40,6 +40,7 @@ class ClassifierSettings(
         "Datasets.",
         path=True,
         changes=fields.NOTHING,
+        in_python=False,
     )
     task_name: str | None = fields.data(
         None,
@@ -62,6 +63,7 @@ class ClassifierSettings(
         None,
         "Data set of TensorFlow Datasets to read instead of files, such as glue/sst2.",
         changes=fields.NOTHING,
+        in_python=False,
     )
     pair_input: str = fields.data(
         "joined",
@@ -92,6 +94,7 @@ class ClassifierSettings(
         "Only look at the rows of all files that are given: print the labels, and all "
         "that is odd in them or in the texts, and end.",
         changes=fields.NOTHING,
+        in_python=False,
     )
     problem_type: str = fields.data(
         "classification",

@@ -69,12 +69,14 @@ class EmbeddingSettings(
         "Data set of TensorFlow Datasets to read instead of files; --train_file "
         "and so on are then names of splits.",
         changes=fields.NOTHING,
+        in_python=False,
     )
     data_dir: str | None = fields.data(
         None,
         "Data directory of TensorFlow Datasets.",
         path=True,
         changes=fields.NOTHING,
+        in_python=False,
     )
     num_labelled: int = fields.evaluation(
         0,

@@ -70,6 +70,8 @@ class Rules(NamedTuple):
             run goes on with the same value alone. ANSWERS: other answers of a trained
             directory, so the command that predicts repeats it.
         varies: whether the runs of a grid may differ in it.
+        in_python: whether `fit` takes it; others are arguments there, or of runs that
+            return no single model.
     """
 
     heading: str
@@ -84,6 +86,7 @@ class Rules(NamedTuple):
     only_with: Mapping[str, Any] = _NOTHING
     changes: frozenset[str] = BOTH
     varies: bool = False
+    in_python: bool = True
 
 
 class Row(NamedTuple):

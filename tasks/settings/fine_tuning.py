@@ -61,13 +61,17 @@ class FineTuning(Passes):
     scoring: ClassVar[str] = "do_eval"  # the action that scores dev rows
 
     do_predict: bool = fields.what_to_do(
-        False, "Whether to run the model on the test set.", changes=fields.NOTHING
+        False,
+        "Whether to run the model on the test set.",
+        changes=fields.NOTHING,
+        in_python=False,
     )
     seeds: Sequence[str] = fields.training(
         (),
         "Train once with each of these comma-separated seeds, and print means and "
         "deviations.",
         changes=fields.NOTHING,
+        in_python=False,
     )
     grid: str | None = fields.training(
         None,
@@ -77,6 +81,7 @@ class FineTuning(Passes):
         f"Flags that can vary: {', '.join(VARYING)}. With --seeds, each "
         "combination is trained once with each seed.",
         changes=fields.NOTHING,
+        in_python=False,
     )
     pad_to_max_length: bool = fields.training(
         False,

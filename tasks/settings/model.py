@@ -65,6 +65,7 @@ class Model(ConfigAndVocabulary):
         "these overrides its part.",
         path=True,
         changes=fields.NOTHING,
+        in_python=False,
     )
     init_checkpoint: str | None = fields.model(
         None,

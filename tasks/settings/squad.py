@@ -26,13 +26,18 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
         changes=fields.ANSWERS,
     )
     train_file: str | None = fields.data(
-        None, "SQuAD json for training.", path=True, changes=fields.NOTHING
+        None,
+        "SQuAD json for training.",
+        path=True,
+        changes=fields.NOTHING,
+        in_python=False,
     )
     predict_file: str | None = fields.data(
         None,
         "SQuAD json for predictions; they are scored if it contains the answers.",
         path=True,
         changes=fields.NOTHING,
+        in_python=False,
     )
     multiple_answers: str = fields.data(
         "",

@@ -16,7 +16,9 @@ _FILE = "TSV, CSV or JSONL file with the {} set."
 
 def split_file(help_text: str) -> Any:
     """The field of the file of a split."""
-    return fields.data(None, help_text, path=True, changes=fields.NOTHING)
+    return fields.data(
+        None, help_text, path=True, changes=fields.NOTHING, in_python=False
+    )
 
 
 def column(content: str, changes: frozenset[str] = fields.ANSWERS) -> Any:

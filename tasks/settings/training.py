@@ -22,6 +22,7 @@ class Exports(fields.Settings):
         False,
         "Whether to write a SavedModel to output_dir/export/<n>.",
         changes=fields.NOTHING,
+        in_python=False,
     )
     export_server_config: bool = fields.output(
         False,
@@ -36,7 +37,10 @@ class Evaluates(fields.Settings):
     """Whether to evaluate on held-out rows."""
 
     do_eval: bool = fields.what_to_do(
-        False, "Whether to run eval on the dev set.", changes=fields.NOTHING
+        False,
+        "Whether to run eval on the dev set.",
+        changes=fields.NOTHING,
+        in_python=False,
     )
 
 
@@ -73,7 +77,10 @@ class Training(Exports, devices.TrainingDevices, model.Model):
     """How to train, whatever for, and when to save and to evaluate."""
 
     do_train: bool = fields.what_to_do(
-        False, "Whether to run training.", changes=fields.NOTHING
+        False,
+        "Whether to run training.",
+        changes=fields.NOTHING,
+        in_python=False,
     )
     output_dir: str | None = fields.output(
         None,
