@@ -261,16 +261,24 @@ def write_plan(job: Job) -> UnitPlan:
 def end(job: Job) -> None:
     """Removes the work directory of a job whose files are all assembled.
 
-    Another process may still write into it; that, or the next job, removes the rest.
+    Another process may still write into it; that, or the next job, removes the rest. A
+    local one gets another name first, so that nothing goes of the same job that a
+    command begins meanwhile.
     """
-    atomic_files.remove(job.path(_JOB))  # first, see `is_under_way`
+    removed = job.work_dir
+    if remote_files.is_remote(removed):
+        atomic_files.remove(job.path(_JOB))  # first, see `is_under_way`
+    else:
+        removed = f"{job.work_dir}.done-{os.getpid()}"
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            os.rename(job.work_dir, removed)
     for output in job.output_files:
         directory, name = os.path.split(output)
         unfinished = f"{glob.escape(name)}{atomic_files.SUFFIX}-*"
         for left in remote_files.matching(directory, unfinished):
             atomic_files.remove(left)  # of a killed `tasks.assemble`
     with contextlib.suppress(tf.errors.OpError):
-        tf.io.gfile.rmtree(job.work_dir)
+        tf.io.gfile.rmtree(removed)
 
 
 def is_under_way(job: Job) -> bool:

@@ -370,6 +370,25 @@ def test_a_late_process_ends_quietly_where_the_records_are_there(
         run(job_of(source, tmp_path / "none", 2))
 
 
+def test_end_of_a_job_takes_nothing_of_the_same_one_begun_meanwhile(
+    source, tmp_path, monkeypatch
+):
+    job = job_of(source, tmp_path, 2, dupe_factor=1)
+    run(job)
+    remove, seen = tf.io.gfile.rmtree, []
+
+    def late(path):
+        creation_job.begin(job)
+        creation_job.write_plan(job)
+        seen.append(tiny.listing(job.work_dir))
+        remove(path)
+
+    monkeypatch.setattr(tf.io.gfile, "rmtree", late)
+    creation_job.end(job)
+    assert seen == [tiny.listing(job.work_dir)] and len(seen[0]) > 1
+    assert [path.name for path in tmp_path.glob("*.done-*")] == []
+
+
 def test_unpacked_input_alone_does_not_bind_the_next_job(tmp_path):
     packed = tmp_path / "text.txt.gz"
     whole = gzip.compress(b"w1 w2\nw3 w4\n\nw5\nw6\n")
