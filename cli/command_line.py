@@ -127,10 +127,23 @@ def parse(kind: type[Settings], about: str | None) -> Settings:
             raise errors.InputError(
                 "the current folder was removed; change to one that is there, by cd"
             ) from None
+        if not kind.takes_arguments:
+            _refuse_arguments()
         if sys.stdin is None and "-" in [*_arguments[1:], *given.values()]:
             raise errors.InputError("-: standard input is closed; name a file")
         settings.check()
     return settings
+
+
+def _refuse_arguments() -> None:
+    """Refuses words beside the flags; `true` after a switch says what it is."""
+    stray = [word for word in _arguments[1:] if word.lower() != "true"]
+    if stray:
+        raise errors.InputError(
+            f"{stray[0]!r:.80} belongs to no flag; remove it (the value of a switch "
+            "stands after =, as in --do_train=false)"
+        )
+    del _arguments[1:]
 
 
 def _check_characters(given: dict[str, Any]) -> None:

@@ -227,6 +227,7 @@ class FittedModel(Generic[OwnSettings]):
             KeyboardInterrupt: the run was stopped, and its last step is saved.
         """
         values = self._chosen(settings, values)
+        output_dir = output_dir or values.pop("output_dir", None)
         known, program = fields.rows(self.settings_class), self.settings_class.program
         for name in values.keys() & known.keys():
             if not known[name].rules.in_python:

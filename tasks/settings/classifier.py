@@ -181,6 +181,7 @@ class ClassifierSettings(
     def check(self) -> None:
         """Refuses settings that contradict one another, and columns without a name."""
         if self.check_data:  # and nothing else is done
+            fields.Settings.check(self)
             return self.check_rows()
         super().check()
         self.check_rows()

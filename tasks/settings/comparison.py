@@ -11,6 +11,7 @@ class ComparisonSettings(fields.Settings):
     """Where the comparison goes."""
 
     program: ClassVar[str] = "compare_runs"
+    takes_arguments: ClassVar[bool] = True
 
     output_file: str | None = fields.output(
         None, "Also write the comparison to this HTML file.", path=True

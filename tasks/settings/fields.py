@@ -132,17 +132,15 @@ class Settings:
     """
 
     program: ClassVar[str] = ""  # that has these flags, without .py
+    takes_arguments: ClassVar[bool] = False  # words beside flags
     given: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __new__(cls, **given: Any):
         """Keeps what is `given`, which __init__ cannot tell from defaults."""
-        for name in given:
-            if name not in rows(cls):
-                near = "".join(difflib.get_close_matches(name, rows(cls), 1))
-                raise errors.InputError(
-                    f"{name} is no setting of {cls.program or cls.__name__}; "
-                    + (f"did you mean {near}?" if near else "see docs/flags.md")
-                )
+        _check_names(cls, given)
+        known = rows(cls)
+        if given.keys() == known.keys():  # by dataclasses.replace, which passes all
+            given = {n: v for n, v in given.items() if v != known[n].default}
         made = super().__new__(cls)
         object.__setattr__(made, "given", frozenset(given))
         return made
@@ -157,6 +155,7 @@ class Settings:
 
     def with_values(self: Own, **values: Any) -> Own:
         """Settings with other values, which count as given as before."""
+        _check_names(type(self), values)
         made = copy.copy(self)
         made._set(values)
         return made
@@ -263,6 +262,16 @@ def in_order(kind: type[Settings]) -> tuple[str, ...]:
     return (*sorted(places, key=places.__getitem__),)
 
 
+def _check_names(kind, names):
+    for name in names:
+        if name not in rows(kind):
+            near = "".join(difflib.get_close_matches(name, rows(kind), 1))
+            raise errors.InputError(
+                f"{name} is no setting of {kind.program or kind.__name__}; "
+                + (f"did you mean {near}?" if near else "see docs/flags.md")
+            )
+
+
 def parse(row: Row, text: str) -> Any:
     """The value that a text is, of a bool, a number or a choice.
 
@@ -330,6 +339,8 @@ def _condition(name, wanted):
 
 def _checked(row: Row, value: Any) -> Any:
     """A value of its type, within bounds; paths have ~ expanded."""
+    if getattr(value, "ndim", None) == 0:  # a number or a switch of NumPy
+        value = value.item()
     rules, place = row.rules, f"--{row.name}={value}"
     if value is None and row.default is None:
         return None
@@ -348,14 +359,12 @@ def _checked(row: Row, value: Any) -> Any:
     if is_list:
         if isinstance(value, str):
             value = value.split(",") if value else ()
-        return tuple(map(str, value))
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
+        return tuple(_text(row, each) for each in value)
     if isinstance(value, list | tuple):
-        value = ",".join(map(str, value))
+        value = ",".join(_text(row, each) for each in value)
     if value is None and not rules.choices:
         raise errors.InputError(f"{place} is no text; leave it out for the default")
-    value = str(value)
+    value = str(value) if value is None else _text(row, value)
     if rules.choices and value not in rules.choices:
         raise errors.InputError(f"{place} is none of {', '.join(rules.choices)}")
     if rules.is_config and os.path.dirname(value) == "configs":
@@ -369,13 +378,23 @@ def _checked(row: Row, value: Any) -> Any:
     return value
 
 
+def _text(row, value):
+    """A text, a path, or the text of a number, such as of a column."""
+    if not isinstance(value, str | os.PathLike | numbers.Real):
+        raise errors.InputError(f"{row.name}={value!r:.40} is no text; give one")
+    return str(value)
+
+
 def _number(row, value):
     rules, place = row.rules, f"--{row.name}={value}"
     wanted = numbers.Integral if row.kind is int else numbers.Real
     if isinstance(value, bool) or not isinstance(value, wanted):
         kind = "whole number" if row.kind is int else "number"
         raise errors.InputError(f"{row.name}={value!r} is no {kind}")
-    value = row.kind(value)
+    try:
+        value = row.kind(value)
+    except OverflowError:
+        raise errors.InputError(f"{place:.40} is beyond any number") from None
     if not math.isfinite(value):
         raise errors.InputError(f"{place} is not a finite number; give one such as 0.1")
     if abs(value) > _LARGEST and row.kind is int:

@@ -14,6 +14,7 @@ class PredictionSettings(server_settings.Server, processes.Shards):
     """An export, its texts, and where answers go."""
 
     program: ClassVar[str] = "run_predictor"
+    takes_arguments: ClassVar[bool] = True
 
     export_dir: str | None = fields.model(
         None,

@@ -16,6 +16,7 @@ class SearchSettings(server_settings.Server, retrieval.TextPooling):
     """An index of texts, and queries to it."""
 
     program: ClassVar[str] = "run_search"
+    takes_arguments: ClassVar[bool] = True
 
     pretrained: str | None = fields.model(
         None,
@@ -39,7 +40,7 @@ class SearchSettings(server_settings.Server, retrieval.TextPooling):
         only_with={"add": True},
     )
     remove: Sequence[str] = fields.data(
-        (), "Id of a text to remove from the index, once for each.", repeats=True
+        (), "Id of a text to remove from the index, once for each", repeats=True
     )
     queries_file: str | None = fields.data(
         None, "File with a query on each line, or JSONL.", path=True

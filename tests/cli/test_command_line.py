@@ -180,6 +180,7 @@ NETWORK = "--bert_config_file=README.md --output_dir=missing//"  # slashes are c
 # {program: {arguments: how the line begins}}
 EARLY = {
     "run_classifier.py": {
+        f"--do_eval {NETWORK} False": "'False' belongs to no flag; remove it (the",
         "": "At least one of `do_train`, `do_eval`, `do_predict` or `do_export` must",
         f"--do_export {NETWORK} --log_steps={10**20}": (
             f"--log_steps={10**20} is beyond 64 bits; give a smaller one"

@@ -510,7 +510,10 @@ def test_threshold_of_a_run_is_that_of_its_predictions(model_dir, tmp_path):
 def test_threshold_of_a_fit_is_that_of_its_predictions(model_dir, tmp_path):
     rows = [(text, [label]) for text, label in ROWS]
     made = bert.classifier(model_dir, problem_type="multi_label")
-    made.fit(rows, multi_label_threshold=0.2, output_dir=tmp_path / "run", **SHORT)
+    path = tmp_path / "run"
+    settings = bert.ClassifierSettings(**SHORT, output_dir=path)
+    made.fit(rows, multi_label_threshold=0.2, settings=settings)
+    assert made.output_dir == str(path) and (path / "run.json").exists()
     answers = made.predict(TEXTS)
     predicted = decided(answers, 0.2)
     assert made.evaluate(rows).rows.predicted == predicted

@@ -129,6 +129,9 @@ def test_values_have_the_type_of_the_field(name, value, kept):
         ("rate", 1.1, "--rate=1.1 is above 1; give another number"),
         ("steps", 1.5, "steps=1.5 is no whole number"),
         ("steps", 0, "--steps=0 is below 1; give another number"),
+        ("rate", 10**400, "is beyond any number"),
+        ("input_file", b"x", "input_file=b'x' is no text; give one"),
+        ("seeds", ["a", None], "seeds=None is no text; give one"),
         ("steps", 2**63, f"--steps={2**63} is beyond 64 bits; give a smaller one"),
         ("shuffle", 1, "shuffle=1 is neither True nor False"),
         ("shuffle", "false", "shuffle='false' is neither True nor False"),
@@ -161,6 +164,18 @@ def test_names_that_are_no_field_are_refused_with_the_nearest():
         Own(rates=0.25)
     with refused("xyz is no setting of run_own; see docs/flags.md"):
         Own(rate=0.25, xyz=1)
+
+
+def test_values_of_numpy_are_those_of_python():
+    own = Own(shuffle=np.bool_(False), rate=np.array(0.25), steps=np.int64(3))
+    assert (own.shuffle, own.rate, own.steps) == (False, 0.25, 3)
+
+
+def test_replaced_settings_are_given_what_differs_from_defaults():
+    own = dataclasses.replace(Own(rate=0.25), steps=3)
+    assert own.given == {"rate", "steps"} and own == Own(rate=0.25, steps=3)
+    with refused("sted is no setting of run_own; did you mean"):
+        own.with_values(sted=3)
 
 
 def test_text_is_read_as_the_field_has_it():
