@@ -21,7 +21,6 @@ from contract import characters, errors
 from tasks.settings import fields
 
 Settings = TypeVar("Settings", bound=fields.Settings)
-_WRITE: Any = flags.ArgumentSerializer()
 _arguments: list[str] = []  # what is left of the command line without flags
 
 
@@ -45,14 +44,14 @@ def _define(values: flags.FlagValues, row: fields.Row) -> None:
     default = None if row.default is fields.REQUIRED else row.default
     named: Any = row.name, default, rules.help
     if rules.choices:
-        choices = [*rules.choices]
-        define.DEFINE_enum(row.name, default, choices, rules.help, **own)
+        define.DEFINE_enum(row.name, default, [*rules.choices], rules.help, **own)
     elif row.kind is bool:
         define.DEFINE_bool(*named, **own)
     elif row.kind is int:
         define.DEFINE_integer(*named, rules.least, rules.most, **own)
     elif row.kind is float:
-        parser, write = _FiniteParser(rules.least, rules.most), _WRITE
+        parser = _FiniteParser(rules.least, rules.most)
+        write: Any = flags.ArgumentSerializer()
         define.DEFINE(parser, *named, serializer=write, **own)
     elif row.kind is tuple:
         shares = _SharesParser(row)

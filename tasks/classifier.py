@@ -1,10 +1,4 @@
-r"""Fine-tunes, evaluates, predicts with and exports a BERT classifier.
-
-Takes the flags of google-research/bert, and tables of any form: docs/classification.md.
-
-    python run_classifier.py --pretrained=DIR --do_train --do_eval \
-        --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/mine
-"""
+"""Classifies texts, pairs of texts, or answers to choose from."""
 
 import functools
 import json

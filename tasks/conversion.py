@@ -1,9 +1,4 @@
-"""Converts weights between the files of the originals and Hugging Face's.
-
-See docs/checkpoints.md.
-
-    python convert_checkpoint.py --input=model --to=hugging_face --output_dir=converted
-"""
+"""Conversion of weights between the files of the originals and Hugging Face's."""
 
 import keras
 

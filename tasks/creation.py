@@ -1,11 +1,4 @@
-r"""Makes TFRecords for pretraining from raw text: masked words, or left to right.
-
-Takes every flag of google-research/bert's create_pretraining_data.py; see
-docs/pretraining_data.md for those that are new.
-
-    python create_pretraining_data.py --input_file='corpus/*.txt' \
-        --output_file=records.tfrecord --vocab_file=vocab.txt
-"""
+"""Records for pretraining, of raw text."""
 
 import functools
 import time

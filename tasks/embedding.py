@@ -1,10 +1,4 @@
-r"""Trains vectors of texts on what belongs together: pairs, scored pairs or labels.
-
-Texts of equal meaning get near vectors; docs/text_vectors.md shows data and losses.
-
-    python run_embedding.py --pretrained=DIR --do_train --do_eval \
-        --train_file=pairs.tsv --dev_file=scored.tsv --output_dir=output/vectors
-"""
+"""Vectors of texts, trained on what belongs together."""
 
 import dataclasses
 import functools

@@ -1,10 +1,4 @@
-r"""Writes texts with a left-to-right network, scores texts with it, and exports it.
-
-    python run_generation.py --pretrained=DIR --prompt="The river" --temperature=0.7
-    python run_generation.py --pretrained=DIR --score_file=texts.txt
-
-See docs/generation.md.
-"""
+"""Texts that a left-to-right network writes, and scores of texts by it."""
 
 import functools
 import os

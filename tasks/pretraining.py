@@ -1,11 +1,4 @@
-r"""Pretrains BERT on masked words and next sentences, a network left to right, or ELMo.
-
-Takes every flag of google-research/bert's run_pretraining.py, and records of its
-create_pretraining_data.py or of ours: see docs/pretraining.md.
-
-    python run_pretraining.py --bert_config_file=configs/bert_tiny.json --do_train \
-        --input_file='records-*' --output_dir=output/pretraining
-"""
+"""Pretraining: a task for each objective."""
 
 import dataclasses
 import functools

@@ -1,10 +1,4 @@
-r"""Fine-tunes BERT on questions about texts, answers such questions and scores answers.
-
-Takes every flag of google-research/bert's run_squad.py: see docs/squad.md.
-
-    python run_squad.py --pretrained=DIR --do_train --do_predict \
-        --train_file=train.json --predict_file=dev.json --output_dir=output/squad
-"""
+"""Questions about texts: training, answers by spans of contexts, and their scores."""
 
 import functools
 

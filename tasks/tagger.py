@@ -1,10 +1,4 @@
-r"""Fine-tunes BERT to tag words, evaluates, predicts with and exports the tagger.
-
-Slot filling, entities, parts of speech (BERT section 5.3): see docs/tagging.md.
-
-    python run_tagger.py --pretrained=DIR --do_train --do_eval \
-        --train_file=train.conll --dev_file=dev.conll --output_dir=output/tags
-"""
+"""Tags of words: training, evaluation, predictions and export."""
 
 import functools
 

@@ -1,11 +1,4 @@
-"""Learns a vocabulary from text: BERT's word pieces, GPT-2's byte pairs, ELMo's words.
-
-google-research/bert never published its own; see docs/pretraining_data.md. Byte pairs
-are a vocab.json and a merges.txt, as in Hugging Face; see docs/left_to_right.md. Words
-are those that an ELMo learns to predict; see docs/elmo.md.
-
-    python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab.txt
-"""
+"""A vocabulary that is learned from text, and the config that fits it."""
 
 import functools
 import json

@@ -52,7 +52,7 @@ TEXT, CHOICE, LABEL, MARK, OTHER = "text", "choice", "label", "mark", "other"
 
 
 class Role(NamedTuple):
-    """What a column is for; a choice has a number, and a mark the column's name."""
+    """The use of a column; choices are numbered, and a mark has the column's name."""
 
     kind: str
     name: str

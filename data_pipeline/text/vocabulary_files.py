@@ -46,7 +46,7 @@ class VocabularyFiles:
         return self._read[path]
 
     def model(self) -> dict[str, Any]:
-        """What a tokenizer.json that is the vocabulary says on its tokens, or {}."""
+        """The settings of tokens in a tokenizer.json that is the vocabulary, or {}."""
         model = self.read(file_names.TOKENIZER).get("model") if self.is_whole else None
         return model if isinstance(model, dict) else {}
 
