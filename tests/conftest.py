@@ -1,5 +1,6 @@
 """Shared by all tests: a quiet, bounded TensorFlow, and files that may be absent."""
 
+import contextlib
 import gc
 import os
 import pathlib
@@ -9,7 +10,7 @@ import hypothesis
 import pytest
 
 from cli import environment
-from tests import tiny
+from tests import forked, tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -109,6 +110,13 @@ def pytest_terminal_summary(terminalreporter):
     skipped = terminalreporter.stats.get("skipped", [])
     if count := sum(NOT_PUBLISHED in str(report.longrepr) for report in skipped):
         terminalreporter.write_line(f"{count} tests did not run: {NOT_PUBLISHED}")
+
+
+@pytest.fixture(scope="session")
+def forked_server(tmp_path_factory):
+    """Scripts as processes of their own: a forked.Server."""
+    with contextlib.closing(forked.Server(tmp_path_factory.mktemp("logs"))) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

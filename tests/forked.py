@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,14 @@ from tests import tiny
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Seconds in which a tiny run starts, goes on or ends, on a busy machine.
 PATIENCE = 240
+
+
+def until(is_so, explain=str):
+    """Returns when a function says so; an error has the text of another one."""
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, explain()
+        time.sleep(0.01)
 
 
 class Job:
@@ -38,26 +47,40 @@ class Job:
 
     def wait_for(self, shown):
         """Returns when the log has this text."""
-        end = time.monotonic() + PATIENCE
-        while shown not in self.text():
-            assert time.monotonic() < end, f"no {shown!r} in {self.text()}"
-            assert self._server.ask("code", self.pid) is None, self.text()
-            time.sleep(0.01)
+        self.until(lambda: shown in self.text())
+
+    def until(self, is_so):
+        """Returns when a function says so, before which the script must not end."""
+
+        def is_so_or_over():
+            assert self.poll() is None, self.text()
+            return is_so()
+
+        until(is_so_or_over, self.text)
 
     def poll(self):
         """The exit code, as `code`, or None while it runs."""
         return self._server.ask("code", self.pid)
 
-    def kill(self, number):
+    def send(self, number):
+        """Sends a signal."""
         os.kill(self.pid, number)
+
+    def kill(self):
+        """Ends it as nothing can prepare for, in the midst of its work."""
+        self.send(signal.SIGKILL)
+        assert self.code() == -signal.SIGKILL, self.text()
+
+    def succeed(self):
+        """Waits for its end, which must be a good one; all that it printed."""
+        code, text = self.code(), self.text()
+        assert code == 0, text
+        return text
 
     def code(self):
         """Waits for the end; the exit code, or minus the signal's number."""
-        end = time.monotonic() + PATIENCE
-        while (code := self._server.ask("code", self.pid)) is None:
-            assert time.monotonic() < end, self.text()
-            time.sleep(0.02)
-        return code
+        until(lambda: self.poll() is not None, self.text)
+        return self.poll()
 
 
 class Server:
@@ -80,7 +103,9 @@ class Server:
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
-    def start(self, script, *arguments, constants=None, environment=None):
+    def start(
+        self, script, *arguments, constants=None, environment=None, directory=None
+    ):
         """Runs a script.
 
         Args:
@@ -88,6 +113,7 @@ class Server:
             *arguments: of its command line.
             constants: {"module.NAME": value} to be changed first.
             environment: variables to be set first.
+            directory: in which it starts; this one.
         """
         self._count += 1
         log = self._directory / f"{self._count}-{script}.log"
@@ -98,13 +124,16 @@ class Server:
             list(map(str, arguments)),
             constants or {},
             environment or {},
+            str(directory or ROOT),
             str(log),
         )
         return Job(self, pid, log)
 
     def start_program(self, program, *arguments):
         """Runs a script, or a module such as run_predictor.py, as its users do."""
-        return self.start(program, *arguments, constants={"": "program"})
+        return self.start(
+            program, *arguments, constants={"": "program"}, directory=self._directory
+        )
 
     def start_workers(self, count, script, *arguments, **more):
         return [
@@ -142,15 +171,17 @@ def free_ports(count):
     return ports
 
 
-def _run(script, arguments, constants, environment, log):
+def _run(script, arguments, constants, environment, directory, log):
     with open(log, "w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     sys.stdout.reconfigure(line_buffering=True)
+    # A shell ignores it for what it starts in the background, and tests inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     sys.argv = [script, *arguments]
+    os.chdir(directory)
     if constants.pop("", None) == "program":
-        os.chdir(os.path.dirname(log))  # an odd path may be relative
         runpy.run_module(script, run_name="__main__", alter_sys=False)
         sys.exit()
     for name, value in constants.items():

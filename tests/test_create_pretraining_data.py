@@ -2,10 +2,8 @@
 
 import gzip
 import json
-import os
 import shutil
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -247,39 +245,18 @@ def summary_of(text):
     return [line for line in lines if "seconds" not in line]
 
 
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def start(server, place, **flags):
+    """The script as a process, whose files are a and b."""
+    arguments = tiny_corpus.arguments(place, output="a,b", **flags)
+    return server.start(tiny_corpus.SCRIPT, *arguments, constants=tiny_corpus.SIZES)
 
 
 @pytest.mark.slow
-def test_killed_and_continued_on_two_workers_gives_the_same_files(place):
+def test_two_commands_at_once_make_the_same_records(place, forked_server):
     expected = expected_of(place, output="a,b")
-    work_dir = place / "a.incomplete"
-    for count in (3, 25):  # files in the work directory at which it is killed
-        job = tiny_corpus.Started(place, output="a,b", num_workers=2)
-        wait_until(
-            lambda n=count: work_dir.exists() and len(list(work_dir.iterdir())) > n
-        )
-        left = job.workers()
-        assert job.kill()[0] == -9 and len(left) == 2
-        assert work_dir.exists() and "a" not in tiny_corpus.listing(place)
-        wait_until(lambda pids=left: not any(map(tiny_corpus.is_running, pids)), 10)
-    code, text = tiny_corpus.Started(place, output="a,b", num_workers=2).wait()
-    assert code == 0, text
-    assert outputs(place) == expected
-    here = tiny_corpus.create(place, output="c,d")
-    assert summary_of(text) == summary_of(here.out)
-
-
-@pytest.mark.slow
-def test_two_commands_at_once_make_the_same_records(place):
-    expected = expected_of(place, output="a,b")
-    both = [tiny_corpus.Started(place, output="a,b", num_workers=n) for n in (1, 2)]
-    for code, text in [one.wait() for one in both]:
-        assert code == 0 and "\nerror: " not in text, text
+    both = [start(forked_server, place, num_workers=n) for n in (1, 2)]
+    for job in both:
+        assert "\nerror: " not in job.succeed()
     assert outputs(place) == expected
 
 
@@ -302,13 +279,13 @@ def test_full_disk_is_one_line_and_goes_on_afterwards(place):
 
 
 @pytest.mark.slow
-def test_ctrl_c_is_one_line_and_goes_on_afterwards(place):
+def test_ctrl_c_is_one_line_and_goes_on_afterwards(place, forked_server):
     expected = expected_of(place, output="a,b")
-    started = tiny_corpus.Started(place, output="a,b", num_workers=2, dupe_factor=300)
-    wait_until(lambda: list(place.glob("a.incomplete/unit-*")))
-    os.kill(started.process.pid, signal.SIGINT)
-    code, text = started.wait()
-    assert code == 130
+    job = start(forked_server, place, num_workers=2, dupe_factor=300)
+    job.until(lambda: list(place.glob("a.incomplete/unit-*")))
+    job.send(signal.SIGINT)
+    assert job.code() == 130, job.text()
+    text = job.text()
     text = text[text.index("interrupted") :]
     assert text.count("\n") == 1 and "Traceback" not in text, text
     assert "a.incomplete: run the same command again to go on" in text

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tests import forked, tiny, whole_runs
+from tests import tiny, whole_runs
 
 TWO_DEVICES = ("--virtual_cpus=2", "--distribution_strategy=mirrored")
 # Sums over replicas are made in another order than those over a batch, and Adam divides
@@ -50,20 +50,13 @@ def data(tmp_path_factory):
     return whole_runs.write(tmp_path_factory.mktemp("data"))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = forked.Server(tmp_path_factory.mktemp("logs"))
-    yield server
-    server.close()
-
-
 # Every day test_two_replicas.py trains a tagger on two devices; its masks do not depend
 # on them.
 PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) for name in whole_runs.SCRIPTS]
 
 
 @pytest.fixture(scope="module", params=PARAMETERS)
-def runs(request, data, server, tmp_path_factory):
+def runs(request, data, forked_server, tmp_path_factory):
     """(name, {kind: directory}, {kind: logs}) of the same run on different devices."""
     name = request.param
     script = whole_runs.SCRIPTS[name]
@@ -75,11 +68,11 @@ def runs(request, data, server, tmp_path_factory):
 
     def start(kind, *more):
         output = f"--output_dir={directories[kind]}"
-        return [server.start(script, *flags, output, *more, **still)]
+        return [forked_server.start(script, *flags, output, *more, **still)]
 
     jobs = {"one": start("one"), "two": start("two", *TWO_DEVICES)}
     output = f"--output_dir={directories['processes']}"
-    jobs["processes"] = server.start_workers(2, script, *flags, output, **still)
+    jobs["processes"] = forked_server.start_workers(2, script, *flags, output, **still)
     for kind, started in jobs.items():
         for job in started:
             assert job.code() == 0, f"{kind}: {job.text()}"
@@ -154,25 +147,25 @@ def test_only_the_chief_writes(runs):
     assert "batch: 8, 4 per replica" in logs["two"][0] and "batch: 8, 4" in chief
 
 
-def go_on(server, name, data, path, *more):
+def go_on(forked_server, name, data, path, *more):
     """The run of `runs` in two processes, in a directory where it may have begun."""
     flags = whole_runs.arguments(name, data, model=model_of(name), evaluates=False)
     flags += [f"--output_dir={path}", "--log_steps=1", *more]
     script, still = whole_runs.SCRIPTS[name], whole_runs.NO_HEAD_DROPOUT
-    return server.start_workers(2, script, *flags, constants=still)
+    return forked_server.start_workers(2, script, *flags, constants=still)
 
 
 @pytest.mark.slow
-def test_two_processes_lose_nothing(runs, data, server, tmp_path):
+def test_two_processes_lose_nothing(runs, data, forked_server, tmp_path):
     """One is asked to stop: both save and end; the same command goes on."""
     name, directories, _ = runs
-    jobs = go_on(server, name, data, tmp_path)
+    jobs = go_on(forked_server, name, data, tmp_path)
     jobs[1].wait_for("first step done")
-    jobs[1].kill(signal.SIGTERM)
+    jobs[1].send(signal.SIGTERM)
     codes = [job.code() for job in jobs]
     assert codes == [143, 143], jobs[0].text() + jobs[1].text()
     assert "asked to stop (SIGTERM): saved" in jobs[0].text()
-    jobs = go_on(server, name, data, tmp_path)
+    jobs = go_on(forked_server, name, data, tmp_path)
     assert [job.code() for job in jobs] == [0, 0], jobs[0].text()
     assert "with its moments (resumed)" in jobs[0].text()
     assert "dropout: other masks" not in jobs[0].text()
@@ -181,11 +174,10 @@ def test_two_processes_lose_nothing(runs, data, server, tmp_path):
 
 
 @pytest.mark.slow
-def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
-    jobs = go_on(server, "classification", data, tmp_path)
+def test_process_that_is_killed_ends_the_other(data, forked_server, tmp_path):
+    jobs = go_on(forked_server, "classification", data, tmp_path)
     jobs[1].wait_for("first step done")
-    jobs[1].kill(signal.SIGKILL)
-    assert jobs[1].code() == -signal.SIGKILL
+    jobs[1].kill()
     assert jobs[0].code() == 4, jobs[0].text()
     assert "another process of this run has ended, or cannot be reached" in (
         jobs[0].text()
@@ -201,13 +193,13 @@ def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
     [("masking", 10, 1000), ("left_to_right", 4, 1000), ("streams", 6, 1000)],
 )
 def test_run_that_is_killed_often_ends_as_the_uninterrupted_one(
-    data, server, tmp_path, name, moments, steps
+    data, forked_server, tmp_path, name, moments, steps
 ):
     flags = whole_runs.arguments(name, data, steps=steps, evaluates=False)
 
     def start(directory, *more):
         output = f"--output_dir={tmp_path / directory}"
-        return server.start(whole_runs.SCRIPTS[name], *flags, output, *more)
+        return forked_server.start(whole_runs.SCRIPTS[name], *flags, output, *more)
 
     whole = start("whole")
     draw = random.Random(5)
@@ -218,7 +210,7 @@ def test_run_that_is_killed_often_ends_as_the_uninterrupted_one(
         # Most moments lie in training, some before it.
         job.wait_for("training: step" if number % 4 == 3 else "first ")
         time.sleep(draw.uniform(0.0, 0.3))
-        job.kill(signal.SIGTERM if number % 2 else signal.SIGKILL)
+        job.send(signal.SIGTERM if number % 2 else signal.SIGKILL)
         ends.append(job.code())
         assert ends[-1] in (-signal.SIGKILL, -signal.SIGTERM, 143), job.text()
     assert ends.count(-signal.SIGKILL) == moments // 2 and 143 in ends

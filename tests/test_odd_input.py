@@ -11,6 +11,7 @@ import json
 import pathlib
 import random
 import shutil
+import signal
 import time
 import zipfile
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from tasks.settings import fields
-from tests import forked, tiny, tiny_corpus, tiny_gpt, whole_runs
+from tests import tiny, tiny_corpus, tiny_gpt, whole_runs
 
 pytestmark = pytest.mark.slow
 
@@ -281,13 +282,6 @@ def place(tmp_path_factory):
     return place
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = forked.Server(tmp_path_factory.mktemp("logs"))
-    yield server
-    server.close()
-
-
 def run_cases(server, place, command, cases, codes, directory):
     """Runs cases (name, change, flags), some at a time; what is wrong with them."""
     waiting, running, wrong = list(cases), [], []
@@ -306,7 +300,7 @@ def run_cases(server, place, command, cases, codes, directory):
             if code is None and time.monotonic() < end:
                 continue
             if code is None:
-                job.kill(9)
+                job.send(signal.SIGKILL)
                 job.code()
             running.remove(case)
             shutil.rmtree(own)
@@ -331,18 +325,18 @@ def complain(code, text, codes):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_damaged_files_end_in_one_line(server, place, tmp_path, name):
+def test_damaged_files_end_in_one_line(forked_server, place, tmp_path, name):
     command = COMMANDS[name]
     plain = [("as it is", lambda directory: None, ())]
-    assert run_cases(server, place, command, plain, (0,), tmp_path) == []
+    assert run_cases(forked_server, place, command, plain, (0,), tmp_path) == []
     cases = [(title, change, ()) for title, change in damaged_files(command)]
     cases = random.Random(name).sample(cases, min(CASES, len(cases)))
-    wrong = run_cases(server, place, command, cases, CODES, tmp_path)
+    wrong = run_cases(forked_server, place, command, cases, CODES, tmp_path)
     assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_odd_flags_end_in_one_line(server, place, tmp_path, name):
+def test_odd_flags_end_in_one_line(forked_server, place, tmp_path, name):
     command = COMMANDS[name]
     known = fields.rows(tiny.settings_class(command.program)).values()
     odd = sorted((row.name, value) for row in known for value in _odd(row))
@@ -351,7 +345,7 @@ def test_odd_flags_end_in_one_line(server, place, tmp_path, name):
         (f"--{flag}={value!r:.40}", lambda directory: None, (f"--{flag}={value}",))
         for flag, value in chosen
     ]
-    wrong = run_cases(server, place, command, cases, CODES_OF_FLAGS, tmp_path)
+    wrong = run_cases(forked_server, place, command, cases, CODES_OF_FLAGS, tmp_path)
     assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
 
 

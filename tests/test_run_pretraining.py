@@ -12,7 +12,7 @@ from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
 from serving import export
-from tests import resumed_runs, tiny, tiny_corpus, whole_runs
+from tests import killed, tiny, tiny_corpus, whole_runs
 from training import inference
 from training.distribution import devices
 
@@ -259,7 +259,7 @@ def test_original_records_and_weights(shared_file, tmp_path):
 def test_damage_in_the_middle_of_a_file_is_named(
     trained, records_dir, tmp_path, monkeypatch
 ):
-    out = resumed_runs.cut_off(trained[0], tmp_path / "out", 5)
+    out = killed.cut_off(trained[0], tmp_path / "out", 5)
     for name in ("train-0.tfrecord", "train-1.tfrecord"):
         shutil.copy(records_dir / name, tmp_path)
     file = tmp_path / "train-0.tfrecord"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests import daily, resumed_runs, tiny, whole_runs
+from tests import daily, killed, tiny, whole_runs
 
 STEPS, SAVED = 12, (5, 10, 12)
 BERT = "bert_config.json tokenizer_config.json vocab.txt"
@@ -140,7 +140,7 @@ def test_run_that_ended_early_ends_as_the_uninterrupted_one(whole, tmp_path):
     """Bit for bit: weights, moments, states, dropout; and then nothing is left."""
     row, path, _ = whole
     results = ["eval_results.txt", *row.results.split()]
-    resumed_runs.assert_ends_as(path, tmp_path, SAVED[0], results)
+    killed.assert_ends_as(path, tmp_path, SAVED[0], results)
     before = tiny.listing(tmp_path)
     done = tiny.run_again(path, f"--output_dir={tmp_path}")
     assert done.code == 0, done.err
@@ -154,7 +154,7 @@ def test_run_that_ended_early_ends_as_the_uninterrupted_one(whole, tmp_path):
 @pytest.mark.slow
 def test_another_run_is_refused_and_replaced_when_asked(whole, tmp_path):
     row, path, _ = whole
-    resumed_runs.cut_off(path, tmp_path, SAVED[0])
+    killed.cut_off(path, tmp_path, SAVED[0])
     (tmp_path / "notes.txt").write_text("mine")
     before = tiny.listing(tmp_path)
     place = f"--output_dir={tmp_path}"

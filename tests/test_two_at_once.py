@@ -4,7 +4,6 @@ import contextlib
 import os
 import pathlib
 import signal
-import time
 import types
 
 import pytest
@@ -15,7 +14,7 @@ from data_pipeline.extraction import vectors
 from modeling.checkpoints import output_directory
 from serving import export, search_index
 from tasks import prediction
-from tests import forked, tiny, whole_runs
+from tests import tiny, whole_runs
 from tests.refusals import refused
 from training import run_directory
 
@@ -138,31 +137,25 @@ def test_training_is_refused_before_it_reads_weights(tmp_path, at_once):
 
 
 @pytest.mark.slow
-def test_trainings_in_one_directory_lose_nothing(tmp_path):
+def test_trainings_in_one_directory_lose_nothing(forked_server, tmp_path):
     """The first is killed; then the second goes on, to the weights of a run alone."""
     data = whole_runs.write(tmp_path / "data")
     flags = whole_runs.arguments("classification", data, steps=400, evaluates=False)
-    with contextlib.closing(forked.Server(tmp_path)) as server:
 
-        def start(name, *more):
-            output = f"--output_dir={tmp_path / name}"
-            return server.start("run_classifier", *flags, output, *more)
+    def start(name, *more):
+        output = f"--output_dir={tmp_path / name}"
+        return forked_server.start("run_classifier", *flags, output, *more)
 
-        assert start("alone").code() == 0
-        first = start("run", "--save_checkpoints_steps=7")
-        end = time.monotonic() + forked.PATIENCE
-        while not [*(tmp_path / "run").glob("*.index")]:
-            assert first.poll() is None and time.monotonic() < end, first.text()
-            time.sleep(0.01)
-        first.kill(signal.SIGSTOP)
-        for more in ((), ("--seed=7",), ("--overwrite_output_dir",)):
-            second = start("run", *more)
-            assert second.code() == 2, second.text()
-            assert f"process {first.pid} writes it" in second.text()
-        first.kill(signal.SIGKILL)
-        assert first.code() == -signal.SIGKILL
-        last = start("run")
-        assert last.code() == 0 and "(resumed)" in last.text(), last.text()
+    start("alone").succeed()
+    first = start("run", "--save_checkpoints_steps=7")
+    first.until(lambda: [*(tmp_path / "run").glob("*.index")])
+    first.send(signal.SIGSTOP)
+    for more in ((), ("--seed=7",), ("--overwrite_output_dir",)):
+        second = start("run", *more)
+        assert second.code() == 2, second.text()
+        assert f"process {first.pid} writes it" in second.text()
+    first.kill()
+    assert "(resumed)" in start("run").succeed()
     alone, run = (
         whole_runs.variables(tmp_path / name, 400) for name in ("alone", "run")
     )

@@ -6,13 +6,9 @@ So each token of a record says which document and which sentence it comes from.
 import contextlib
 import dataclasses
 import importlib
-import multiprocessing
 import os
 import pathlib
 import random
-import signal
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -56,10 +52,6 @@ LEFT_TO_RIGHT = dataclasses.replace(
     short_seq_prob=0.0,
     **UNMASKED,
 )
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["tasks.creation"])
-# In a process that is forked after the imports.
-_IMPORTED = {"cli.command_line.load_tensorflow": lambda: None}
 
 
 def documents(count=50, seed=0):
@@ -142,55 +134,6 @@ def create(directory, *, small=True, **flags):
     """Runs the script in this process."""
     with sizes(SIZES if small else {}):
         return tiny.run_script(SCRIPT, *arguments(directory, **flags))
-
-
-class Started:
-    """The script in a process of its own, forked where it is already imported."""
-
-    def __init__(self, directory, **flags):
-        self.log = pathlib.Path(directory) / f"log-{time.monotonic_ns()}"
-        supplied = (arguments(directory, **flags), str(self.log))
-        self.process = _SERVER.Process(target=_main, args=supplied)
-        self.process.start()
-
-    def workers(self):
-        """The process ids of its workers."""
-        pid = self.process.pid
-        with contextlib.suppress(OSError):
-            children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
-            return [int(child) for child in children.split()]
-        return []
-
-    def wait(self):
-        """Its exit code and all that it has printed."""
-        self.process.join(60)
-        assert self.process.exitcode is not None
-        shown = self.log.read_text() if self.log.exists() else ""
-        self.log.unlink(missing_ok=True)
-        return self.process.exitcode, shown
-
-    def kill(self):
-        os.kill(self.process.pid, signal.SIGKILL)
-        return self.wait()
-
-
-def _main(supplied, log):
-    output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    # A shell ignores it for what it starts in the background, and tests inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    with sizes(SIZES | _IMPORTED):
-        sys.argv = [SCRIPT, *supplied]
-        tiny.start(importlib.import_module(SCRIPT))
-
-
-def is_running(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return state.rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def raw(*paths):

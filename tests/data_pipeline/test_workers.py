@@ -10,7 +10,7 @@ import time
 import pytest
 
 from data_pipeline import engines
-from tests import tiny_corpus
+from tests import forked, killed
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["create_pretraining_data"])
@@ -87,7 +87,7 @@ def test_two_workers_begin_with_the_warm_up_and_give_results_in_order(tmp_path):
     numbers, pids = run(work, tmp_path)
     assert numbers == [n * n for n in range(20)]
     assert 1 <= len(pids) <= 2
-    assert not any(map(tiny_corpus.is_running, pids))
+    assert not any(map(killed.is_running, pids))
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -108,17 +108,9 @@ def wait_for_ever(directory, results):
 def test_workers_end_with_a_killed_parent(tmp_path):
     process = SERVER.Process(target=wait_for_ever, args=(str(tmp_path), None))
     process.start()
-    for _ in range(6000):
-        if (tmp_path / "begun").exists():
-            break
-        time.sleep(0.01)
-    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    pids = [int(pid) for pid in children.read_text().split()]
-    assert len(pids) == 2 and all(map(tiny_corpus.is_running, pids))
+    forked.until((tmp_path / "begun").exists)
+    pids = killed.children(process.pid)
+    assert len(pids) == 2 and all(map(killed.is_running, pids))
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    for _ in range(500):
-        if not any(map(tiny_corpus.is_running, pids)):
-            return
-        time.sleep(0.01)
-    pytest.fail(f"still there: {pids}")
+    forked.until(lambda: not any(map(killed.is_running, pids)))

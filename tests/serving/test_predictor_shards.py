@@ -1,49 +1,26 @@
-"""run_predictor.py with --lines_per_shard: the bytes of one file, and a killed job."""
+"""run_predictor.py with --lines_per_shard: the bytes of one file."""
 
 import gzip
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 
 import pytest
 import tensorflow as tf
 
-from contract import errors, file_names
+from contract import errors
 from data_pipeline.tables import text_rows
-from serving import export
 from serving.protocol import servables
 from tasks import prediction
-from tests import tiny
+from tests import tiny_export
 
-PATIENCE = 240  # seconds, on a busy machine
-ROOT = tiny.ROOT
 BEAM = ("--runner=DirectRunner",)
-
-
-def save(folder, *labels):
-    """Exports a classifier of texts by their length, the same in every batch."""
-
-    def classify(text):
-        size = tf.strings.length(text)
-        best = tf.gather(tf.constant(labels), tf.cast(size > 3, tf.int32))
-        share = 1 / (2 + tf.cast(size, tf.float32))
-        return {"probabilities": tf.stack([share, 1 - share], -1), "label": best}
-
-    module = export.ServedModel(
-        [], serving_default=export.text_function(classify, "text")
-    )
-    names = {file_names.LABEL_MAP: json.dumps(dict(zip("01", labels, strict=True)))}
-    return export.save(module, str(folder), names)
 
 
 @pytest.fixture(scope="module")
 def export_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sizes") / "export"
-    save(folder, "short", "long")
+    tiny_export.write(folder, "short", "long")
     return str(folder)
 
 
@@ -131,32 +108,10 @@ def test_batches_do_not_depend_on_the_speed_of_reading(answer, monkeypatch):
     assert sum(sizes) == 6 and len(sizes) > 2
 
 
-def test_finished_shards_are_not_computed_again(answer, tmp_path, monkeypatch):
-    text = b"".join(b"%d" % 7**i + b"\n" for i in range(9))
-    wanted = answer("whole.jsonl", text, 2)
-    before = servables.Version.predict
-    asked = []
-
-    def predict(self, name, arrays):
-        asked.append(len(arrays["text"]))
-        if len(asked) == 3:
-            raise KeyboardInterrupt
-        return before(self, name, arrays)
-
-    monkeypatch.setattr(servables.Version, "predict", predict)
-    with pytest.raises(KeyboardInterrupt, match=r"stays in .*/cut-\*-of-00005.jsonl"):
-        answer("cut.jsonl", text, 2)
-    first = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cut-*-of-00005.jsonl")}
-    assert len(first) == 2 and not list(tmp_path.glob("*incomplete*"))
-    assert answer("cut.jsonl", text, 2) == wanted
-    assert asked == [2, 2, 2, 2, 2, 1]
-    assert {path: path.stat().st_mtime_ns for path in first} == first
-
-
 def test_another_export_or_format_is_another_job(answer, tmp_path):
     answer("v.jsonl", b"a\nb\n", 1)
     other = tmp_path / "other"
-    save(other, "brief", "long")
+    tiny_export.write(other, "brief", "long")
     with pytest.raises(errors.InputError, match=r"export was '\w{8}' and is '\w{8}'; "):
         answer("v.jsonl", b"a\nb\n", 1, export_dir=str(other))
     with pytest.raises(errors.InputError, match="input_format was 'lines' and is 'js"):
@@ -176,7 +131,7 @@ def test_new_model_in_the_same_place_is_opened(
     labels = []
     for name in ("brief", "short"):
         shutil.rmtree(tmp_path / "new", ignore_errors=True)
-        save(tmp_path / "new", name, "long")
+        tiny_export.write(tmp_path / "new", name, "long")
         (shard,) = answer(f"{name}.jsonl", b"a", 2, **place)
         labels.append(json.loads(shard)["label"])
     assert labels == ["brief", "short"]
@@ -194,28 +149,3 @@ def test_two_processes_of_beam_write_the_same_bytes(answer):
     workers = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
     wanted = answer("local.jsonl", LINES, 1)
     assert answer("beam.jsonl", LINES, 1, beam_options=(*BEAM, *workers)) == wanted
-
-
-@pytest.mark.slow
-def test_job_that_is_killed_ends_with_the_same_bytes(export_dir, answer, tmp_path):
-    text = b"".join(b"%d\n" % (i * 7919) for i in range(60_000))
-    wanted = answer("whole.jsonl", text, 500)
-    command = [sys.executable, "run_predictor.py", f"--export_dir={export_dir}"]
-    command += ["--input_format=lines", f"--input_file={tmp_path}/in"]
-    command += [f"--output_file={tmp_path}/killed.jsonl", "--lines_per_shard=500"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE
-    )
-    end = time.monotonic() + PATIENCE
-    while len(finished := sorted(tmp_path.glob("killed-*-of-00120.jsonl"))) < 3:
-        assert process.poll() is None and time.monotonic() < end
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    finished = sorted(tmp_path.glob("killed-*-of-00120.jsonl"))
-    assert 3 <= len(finished) < 120
-    times = [path.stat().st_mtime_ns for path in finished]
-    assert answer("killed.jsonl", text, 500) == wanted
-    assert [path.stat().st_mtime_ns for path in finished] == times
-    assert not list(tmp_path.glob("*incomplete*"))

@@ -16,7 +16,7 @@ from contract import errors
 from data_pipeline.text import wordpiece
 from serving import search, search_encoders, search_index
 from terminal import progress
-from tests import no_texts, search_runs, tiny
+from tests import killed, no_texts, search_runs, tiny
 
 TEXTS = [text for text, _ in tiny.rows(24)]
 PROMPTS = {"query": "", "passage": ""}
@@ -306,27 +306,10 @@ def test_graph_finds_most_neighbours(random_index, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-class Killed(BaseException):
-    pass
-
-
 def contents(path):
     """The rows and settings of an index as SQL, and the bytes of its other files."""
     with contextlib.closing(sqlite3.connect(path / "index.sqlite")) as db:
         return [*db.iterdump()], {**tiny.listing(path), "index.sqlite": b""}
-
-
-def dies(function, count):
-    """The function, whose call of this number is the last."""
-    left = iter(range(count - 1))
-
-    def dying(*arguments):
-        results = function(*arguments)
-        if next(left, None) is None:
-            raise Killed
-        return results
-
-    return dying
 
 
 @pytest.mark.parametrize("name", ["_encode", "_write_array"])
@@ -338,8 +321,7 @@ def test_killed_build_goes_on_with_the_same_bytes(
     calls = table({text: rng.normal(size=16) for text in TEXTS})
     whole, path = tmp_path / "whole", tmp_path / "index"
     build(whole, texts_file, "any", **options)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(search_index, name, dies(getattr(search_index, name), 3))
+    with killed.at_call(search_index, name, number=2, after=True):
         build(path, texts_file, "any", **options)
     with pytest.raises(errors.InputError, match="there is no whole index; build it"):
         search.Index.open(str(path))

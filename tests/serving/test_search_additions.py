@@ -11,9 +11,9 @@ import pytest
 
 from contract import errors, locks
 from serving import search, search_encoders, search_graph, search_index, search_passages
-from tests import full_disk, search_runs, tiny
+from tests import full_disk, killed, search_runs, tiny
 from tests.refusals import refused
-from tests.serving.test_search import Killed, build, contents, dies, refuse, table
+from tests.serving.test_search import build, contents, refuse, table
 
 assert table  # a fixture
 TEXTS = [text for text, _ in tiny.rows(24)]
@@ -104,8 +104,7 @@ def test_killed_addition_goes_on_with_the_same_bytes(
     for each in (whole, path):
         build(each, first, "any")
     search.Index.open(str(whole)).add(more)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(search_index, "_encode", dies(search_index._encode, 3))
+    with killed.at_call(search_index, "_encode", number=2, after=True):
         search.Index.open(str(path)).add(more)
     # Until then the index is as before, and the build's command changes nothing.
     index = search.Index.open(str(path))
@@ -170,8 +169,7 @@ def test_texts_are_replaced_by_their_ids(words, tmp_path, monkeypatch):
     build(path, write(0, 1, 2), "any")
     index, calls[:] = search.Index.open(str(path)), []
     refuse("rows.jsonl:2: ", index.add, write(0, 5, 2, 3))
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(search_index, "_write_array", dies(search_index._write_array, 1))
+    with killed.at_call(search_index, "_write_array", after=True):
         index.add(str(file), replace=True)
     rows = search.Index.open(str(path)).query("query")[0]
     assert {row[:2] for row in rows} == {(f"x{i}", TEXTS[i]) for i in range(3)}

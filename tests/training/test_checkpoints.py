@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from contract import errors
 from modeling.checkpoints import checkpoint, google
+from tests import killed
 from training import checkpoints, optimizers
 
 
@@ -184,23 +185,14 @@ def test_other_models_checkpoint_is_refused(parts, tmp_path):
     assert first_values(adam)[0] == 9.0  # nothing was assigned
 
 
-def test_interrupted_saving_leaves_the_one_before(parts, tmp_path, monkeypatch):
+def test_killed_saving_leaves_the_one_before(parts, tmp_path):
     model, adam = parts(1.0)
     run = saver(tmp_path, model, adam)
     run.save(5, {})
-
-    rename = tf.io.gfile.rename
-
-    def interrupted(source, *arguments, **keywords):
-        if ".data-" in source:  # the state is whole, the weights have no name yet
-            raise KeyboardInterrupt
-        rename(source, *arguments, **keywords)
-
-    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    # The state is whole, the weights have no name yet.
+    with killed.at_call(tf.io.gfile, "rename", number=1):
         run.save(10, {})
     assert names(tmp_path) == ["model.ckpt-5"]
     assert list(tmp_path.glob("*.incomplete*"))
-    monkeypatch.undo()
     assert run.restore()[0] == 5
     assert not list(tmp_path.glob("*.incomplete*"))

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from contract import errors
+from tests import killed
 from training import driver, grid, loop, run_settings
 
 RATES = (1e-3, 2e-3)
@@ -22,9 +23,8 @@ class Trials:
         self.scores = {}  # (rate, seed) -> score, 0.5 where there is none
         self.done = []
         self.records = []
-        self.run_once = self.score_once
 
-    def score_once(self, task, settings):
+    def run_once(self, task, settings):
         current = settings.run
         assert not settings.writes_records  # the grid has written its copy
         rate = current.flags["learning_rate"]
@@ -105,16 +105,9 @@ def test_killed_grid_goes_on(trials):
     whole = trials()
     tf.io.gfile.rmtree(str(trials.place))
 
-    def stop(task, settings):
-        if trials.done:
-            raise errors.Stopped(15)
-        return trials.score_once(task, settings)
-
-    trials.run_once = stop
-    with pytest.raises(errors.Stopped):
+    with killed.at_call(trials, "run_once", number=1):
         trials()
     assert len(json.loads((trials.place / "grid.json").read_text())["runs"]) == 1
-    trials.run_once = trials.score_once
     assert trials() == whole
 
 

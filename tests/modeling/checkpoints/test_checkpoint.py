@@ -19,7 +19,7 @@ from modeling.checkpoints import (
     names,
     pretrained,
 )
-from tests import full_disk
+from tests import full_disk, killed
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
 FILES = {**conversion.FILES, "keras": keras_files.MODEL_FILE}
@@ -305,23 +305,12 @@ def test_path_without_a_checkpoint_is_refused(tiny_config, tmp_path):
 
 
 @pytest.mark.parametrize("fails_at", [0, 1])
-def test_interrupted_writing_leaves_nothing_to_read(tmp_path, monkeypatch, fails_at):
-    renamed = []
-    rename = tf.io.gfile.rename
-
-    def interrupted(source, target, overwrite):
-        if len(renamed) == fails_at:
-            raise KeyboardInterrupt
-        renamed.append(target)
-        rename(source, target, overwrite=overwrite)
-
-    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
+def test_killed_writing_leaves_nothing_to_read(tmp_path, fails_at):
     prefix = tmp_path / "model.ckpt"
-    with pytest.raises(KeyboardInterrupt):
+    with killed.at_call(tf.io.gfile, "rename", number=fails_at):
         google.write(prefix, WEIGHTS)
     with pytest.raises(ValueError, match="no checkpoint"):
         checkpoint.find(prefix)
-    monkeypatch.undo()
     google.write(prefix, WEIGHTS)
     assert_equal(stored(prefix), WEIGHTS)
     assert len(list(tmp_path.iterdir())) == 2

@@ -19,7 +19,7 @@ from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import tasks as creation_tasks
 from data_pipeline.vocabularies import byte_ranges
-from tests import tiny, tiny_corpus
+from tests import killed, tiny, tiny_corpus
 
 job_of = functools.partial(tiny_corpus.job_of, tiny_corpus.SETTINGS)
 run = tiny_corpus.run
@@ -182,28 +182,8 @@ def test_first_records_are_described(source, tmp_path):
 # --- Interruptions.
 
 
-class Stop(Exception):
-    """As if the process had been killed here."""
-
-
-def stop_after(patch, names, count):
-    """Lets functions of tf.io.gfile work so often, then stops; how often is left."""
-    left = [count]
-
-    def stopping(function, *args, **kwargs):
-        if not left[0]:
-            raise Stop
-        left[0] -= 1
-        return function(*args, **kwargs)
-
-    for name in names:
-        function = getattr(tf.io.gfile, name)
-        patch.setattr(tf.io.gfile, name, functools.partial(stopping, function))
-    return left
-
-
-# After how many calls of a function a run is stopped; negative ones are from the end,
-# where files are joined.
+# At which calls of a function of tf.io.gfile a run is killed; negative ones are from
+# the end, where files are joined.
 STOPS = {
     "makedirs": (0, 20),
     "rename": (1, 40, -6, -5, -3, -1),
@@ -214,17 +194,14 @@ STOPS = {
 
 def test_job_goes_on_wherever_it_was_stopped(source, tmp_path):
     expected = job_of(source, tmp_path / "a", 2, dupe_factor=1)
-    with pytest.MonkeyPatch.context() as patch:
-        left = stop_after(patch, ["rename"], 10_000)
+    with killed.counted(tf.io.gfile, "rename") as renames:
         totals = run(expected)
     files = tiny.listing(tmp_path / "a")
     for name, counts in STOPS.items():
         for count in counts:
             job = job_of(source, tmp_path / f"{name}{count}", 2, dupe_factor=1)
-            with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
-                stop_after(
-                    patch, [name], count if count >= 0 else 10_000 - left[0] + count
-                )
+            number = count if count >= 0 else len(renames) + count
+            with killed.at_call(tf.io.gfile, name, number=number):
                 run(job)
             assert run(job) == totals
             assert tiny.listing(tmp_path / f"{name}{count}") == files
@@ -264,8 +241,7 @@ def test_large_job_goes_on_wherever_it_was_stopped(source, tmp_path, few_shards)
     totals = run(expected)
     for count in (1, 3, 6, 9, 14):
         job = job_of(source, tmp_path / f"{count}", 3)
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
-            stop_after(patch, ["rename"], count)
+        with killed.at_call(tf.io.gfile, "rename", number=count):
             run(job)
         assert run(job) == totals
         assert contents(job) == contents(expected)
@@ -294,10 +270,9 @@ def test_no_metadata_beside_other_records(source, tmp_path):
     for count in range(10):
         for name, content in old.items():
             (tmp_path / name).write_bytes(content)
-        with pytest.MonkeyPatch.context() as patch:
-            stop_after(patch, ["remove", "rename"], count)
-            with contextlib.suppress(Stop):
-                creation_tasks.assemble(other, 0)
+        death = killed.dying(tf.io.gfile, "remove", "rename", number=count)
+        with contextlib.suppress(killed.Killed), death:
+            creation_tasks.assemble(other, 0)
         is_old = (tmp_path / "0.tfrecord").read_bytes() == old["0.tfrecord"]
         about = metadata.read(f"{tmp_path}/0.tfrecord")
         seen.append((is_old, about and about.dupe_factor))
