@@ -86,6 +86,25 @@ def test_processes_that_share_a_file_write_beside_each_other(tmp_path, monkeypat
     assert tiny.listing(tmp_path) == {"a": b'{"a": true, "b": "\\u00e9"}\n'}
 
 
+def test_file_that_another_process_removes_meanwhile_is_removed(tmp_path, monkeypatch):
+    remove = tf.io.gfile.remove
+
+    def be_slower(path):
+        os.remove(path)
+        remove(path)
+
+    (tmp_path / "a").touch()
+    monkeypatch.setattr(tf.io.gfile, "remove", be_slower)
+    atomic_files.remove(str(tmp_path / "a"))
+    assert not tiny.listing(tmp_path)
+    monkeypatch.undo()
+    atomic_files.remove(str(tmp_path / "a"))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c").touch()
+    with pytest.raises(tf.errors.OpError):  # not a file
+        atomic_files.remove(str(tmp_path / "b"))
+
+
 def test_special_file_without_permission_is_refused(monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(OSError, match=r"^/dev/null: .*\(Permission denied\)"):
