@@ -11,22 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from data_pipeline.tables import memory_rows
+from tasks.settings import fields, tables
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _LINES = re.compile(r"(?<=:)\d+(?=: )|(?<=\bline )\d+|(?<=\blines )\d+(?:, \d+)*")
 _NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 
-_FORM = "has_header file_format delimiter quote encoding allow_empty_text"
-# Of tables, by the names of the flags, and the attributes of tables.Layout.
-COLUMNS = {
-    **{f"{name}_column": name for name in ("text_a", "text_b", "label")},
-    **{"choice_columns": "choices", "id_column": "example_id"},
-    **{name: name for name in _FORM.split()},
-}
-_SAME = """check_case check_tokenizer do_lower_case head labels max_seq_length
-problem_type layers pooling export_format quantization top_k"""
+_SAME = """allow_empty_text check_case check_tokenizer do_lower_case head labels
+max_seq_length problem_type layers pooling export_format quantization top_k"""
 _ARGUMENTS = {
-    **{name: name for name in (*COLUMNS, *_SAME.split())},
+    **{name: name for name in (*fields.rows(tables.Columns), *_SAME.split())},
     "output_dir": "directory",
     "reranker_label": "label",
     "overwrite": "overwrite=True",

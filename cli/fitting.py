@@ -38,6 +38,7 @@ from data_pipeline.classification import split as labelled_rows
 from data_pipeline.tables import memory_rows, text_rows
 from modeling.checkpoints import checkpoint, pretrained
 from tasks.settings import fields, fine_tuning
+from tasks.settings import tables as table_settings
 from tasks.settings.classifier import ClassifierSettings
 from tasks.settings.embedding import EmbeddingSettings
 from tasks.settings.squad import SquadSettings
@@ -54,11 +55,9 @@ _KERAS = {  # arguments of Keras' fit, by what they are called here
     "validation_split": "dev_share",
 }
 _OF_FILES = "do_lower_case", "check_case", "check_tokenizer"
+_COLUMNS = {*fields.rows(table_settings.Columns), "allow_empty_text"}
 _OF_LOADED = {*dir(library.Loaded)}
 _OF_LOADED |= {field.name for field in dataclasses.fields(library.Loaded)}
-# Settings of training that a run without it refuses, or computes more by.
-_OF_TRAINING = """dev_share evaluate_steps early_stopping_patience teacher loss
-distill_temperature distill_weight unlabelled_file label_smoothing rows_per_label"""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -279,7 +278,7 @@ class FittedModel(Generic[OwnSettings]):
             self._end()
         self._made, self._end = made, end
         self.output_dir, self.results = directory, dict(outcome.results)
-        self._fitted = {k: own[k] for k in own.keys() - _OF_TRAINING.split()}
+        self._fitted = {k: own[k] for k in own if not known[k].rules.only_trains}
         return self
 
     def evaluate(self, rows: Any, labels: Any = None) -> Evaluation:
@@ -480,7 +479,7 @@ class Classifier(FittedModel[ClassifierSettings]):
         return classifier.prepare(settings)
 
     def __init__(self, directory: Any, **settings: Any):
-        known = (*argument_names.COLUMNS, "problem_type", "labels", "max_seq_length")
+        known = (*_COLUMNS, "problem_type", "labels", "max_seq_length")
         library.check_keys("classifier", settings, (*known, *_OF_FILES))
         self._kind = settings.get("problem_type") or "classification"
         self._num_texts: int | None = None
@@ -562,9 +561,9 @@ class Classifier(FittedModel[ClassifierSettings]):
 
     @property
     def _layout(self) -> tables.Layout:
-        given = {name: v for name, v in self._settings.items() if v is not None}
-        columns = argument_names.COLUMNS
-        return tables.Layout(**{columns[n]: given[n] for n in columns.keys() & given})
+        given = {n: self._settings[n] for n in _COLUMNS & self._settings.keys()}
+        given = {name: value for name, value in given.items() if value is not None}
+        return ClassifierSettings(**given).layout()
 
     def _open(self) -> library.Loaded:
         made = super()._open()

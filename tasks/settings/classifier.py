@@ -58,6 +58,7 @@ class ClassifierSettings(
         least=0.0,
         most=1.0,
         changes=fields.NOTHING,
+        only_trains=True,
     )
     tfds_name: str | None = fields.data(
         None,
@@ -134,6 +135,7 @@ class ClassifierSettings(
         "this teacher in addition to the labels.",
         path=True,
         changes=fields.NOTHING,
+        only_trains=True,
     )
     distill_temperature: float = fields.training(
         2.0,
@@ -141,6 +143,7 @@ class ClassifierSettings(
         "Higher values show more of the unlikely labels; no effect on regression.",
         changes=fields.WEIGHTS,
         only_with={"teacher": True},
+        only_trains=True,
     )
     distill_weight: float = fields.training(
         0.9,
@@ -150,6 +153,7 @@ class ClassifierSettings(
         most=1,
         changes=fields.WEIGHTS,
         only_with={"teacher": True},
+        only_trains=True,
     )
     unlabelled_file: str | None = fields.training(
         None,
@@ -158,6 +162,7 @@ class ClassifierSettings(
         path=True,
         changes=fields.NOTHING,
         only_with={"teacher": True},
+        only_trains=True,
     )
     write_tf_records: bool = fields.output(
         True,

@@ -9,7 +9,6 @@ from tasks.settings import fields
 # Types of mixed precision, and their names in Keras.
 PRECISIONS = {"bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 # Fields with paths that a TPU elsewhere must be able to read or write.
-_REMOTE_PATHS = ("output_dir", "init_checkpoint", "input_file", "eval_input_file")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,8 +108,9 @@ class Devices(OneDevice):
             self._check_remote_paths()
 
     def _check_remote_paths(self) -> None:
-        for name in _REMOTE_PATHS:
-            for path in (getattr(self, name, None) or "").split(","):
+        for name, row in fields.rows(type(self)).items():
+            paths = getattr(self, name) if row.rules.on_workers else None
+            for path in (paths or "").split(","):
                 if path and not path.startswith("gs://"):
                     raise errors.InputError(
                         f"--{name}={path} is on this machine, where the TPU at "

@@ -113,6 +113,7 @@ class EmbeddingSettings(
         "triplet: a margin between positive and negative. labels: texts of one label "
         "are near. By default the first that fits the rows.",
         choices=sorted({loss for losses in LOSSES.values() for loss in losses}),
+        only_trains=True,
     )
     teacher: str | None = fields.training(
         None,
@@ -121,12 +122,14 @@ class EmbeddingSettings(
         "alone.",
         path=True,
         changes=fields.NOTHING,
+        only_trains=True,
     )
     rows_per_label: int = fields.training(
         0,
         "For labelled texts: number of rows of one label, such as 2, that a batch has "
         "at least, where the label has so many; 0 for rows by chance.",
         least=0,
+        only_trains=True,
     )
     symmetric: bool = fields.training(
         False, "Also find the first text of each second one, for in_batch_negatives."

@@ -25,6 +25,7 @@ class ExtractionSettings(
         fields.REQUIRED,
         "Text file with one example per line; `A ||| B` is a sentence pair.",
         path=True,
+        on_workers=True,
     )
     batch_size: int = fields.data(32, "Number of lines per batch.", least=1)
     output_file: str = fields.output(

@@ -70,6 +70,9 @@ class Rules(NamedTuple):
             run goes on with the same value alone. ANSWERS: other answers of a trained
             directory, so the command that predicts repeats it.
         varies: whether the runs of a grid may differ in it.
+        on_workers: whether workers of a TPU read or write the path.
+        only_trains: whether a run that trains nothing refuses it, or computes more with
+            it.
         in_python: whether `fit` takes it; others are arguments there, or of runs that
             return no single model.
     """
@@ -86,6 +89,8 @@ class Rules(NamedTuple):
     only_with: Mapping[str, Any] = _NOTHING
     changes: frozenset[str] = BOTH
     varies: bool = False
+    on_workers: bool = False
+    only_trains: bool = False
     in_python: bool = True
 
 
@@ -379,10 +384,10 @@ def _checked(row: Row, value: Any) -> Any:
 
 
 def _text(row, value):
-    """A text, a path, or the text of a number, such as of a column."""
+    """A text, a path, or the text of a number, such as of a column, or of a switch."""
     if not isinstance(value, str | os.PathLike | numbers.Real):
         raise errors.InputError(f"{row.name}={value!r:.40} is no text; give one")
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _number(row, value):

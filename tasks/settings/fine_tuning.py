@@ -107,6 +107,7 @@ class FineTuning(Passes):
         "loss, before training stops; 0 for no early stopping.",
         least=0,
         changes=fields.NOTHING,
+        only_trains=True,
     )
     export_format: str = fields.output(
         export_formats.SAVED_MODEL,

@@ -72,6 +72,7 @@ class Model(ConfigAndVocabulary):
         "Initial checkpoint: a prefix, a file or a directory.",
         path=True,
         changes=fields.NOTHING,
+        on_workers=True,
     )
     do_lower_case: bool = fields.model(
         True,

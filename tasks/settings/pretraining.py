@@ -103,12 +103,14 @@ class PretrainingSettings(
         "text files with one tokenised sentence per line.",
         path=True,
         changes=fields.NOTHING,
+        on_workers=True,
     )
     eval_input_file: str | None = fields.data(
         None,
         "Record files or globs for evaluation; the default is --input_file.",
         path=True,
         changes=fields.NOTHING,
+        on_workers=True,
     )
     max_predictions_per_seq: int = fields.data(
         20,

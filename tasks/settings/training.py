@@ -69,6 +69,7 @@ class LabelSmoothing(fields.Settings):
         least=0,
         most=0.99,
         changes=fields.WEIGHTS,
+        only_trains=True,
     )
 
 
@@ -88,6 +89,7 @@ class Training(Exports, devices.TrainingDevices, model.Model):
         path=True,
         is_directory=True,
         changes=fields.NOTHING,
+        on_workers=True,
     )
     allow_missing_weights: bool = fields.model(
         False,
@@ -128,6 +130,7 @@ class Training(Exports, devices.TrainingDevices, model.Model):
         "Number of steps between evaluations during training; 0 for none.",
         least=0,
         changes=fields.NOTHING,
+        only_trains=True,
     )
     eval_batch_size: int = fields.evaluation(
         8, "Total batch size for eval.", least=1, changes=fields.NOTHING
