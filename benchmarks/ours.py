@@ -25,8 +25,9 @@ from data_pipeline.batches import batching, sharing
 from modeling import contrastive, losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from serving import formats, runtimes
-from training import contrastive_step, inference, optimizers, train_step
+from training import contrastive_step, inference, train_step
 from training.distribution import devices
+from training.optimizers import bert_adam
 
 OBJECTIVES = {
     "classifier": lambda: losses.classifier("classification"),
@@ -79,7 +80,7 @@ def dataset_of(job):
 def train(job):
     """Steps of the compiled loop of our runs; the warm-up traces it."""
     model = open_model(job)
-    adam = optimizers.BertAdam()
+    adam = bert_adam.BertAdam()
     adam.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
     is_contrast = job.head == "text_encoder"

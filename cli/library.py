@@ -38,7 +38,8 @@ from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, text_vectors, vectors
 from modeling.generation import beam_search
 from serving import export, formats, predictor, search
-from training import inference, model_directory, optimizers
+from training import inference, model_directory
+from training.optimizers import bert_adam, warmup
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 tf.get_logger().addFilter(command_line.is_for_the_reader)
@@ -50,8 +51,8 @@ _OF_FITTED = "fit", "evaluate", "report", "read"
 # The names of other modules that pages use; one a line, or mypy takes no type of them.
 Predictor = predictor.Predictor
 SearchIndex = search.Index
-BertAdam = optimizers.BertAdam
-LinearWithWarmup = optimizers.LinearWithWarmup
+BertAdam = bert_adam.BertAdam
+LinearWithWarmup = warmup.LinearWithWarmup
 BertClassifier = models.BertClassifier
 BertModel = models.BertModel
 BertConfig = config.BertConfig
@@ -499,11 +500,11 @@ def load(
 
 def optimizer(
     num_train_steps: int, learning_rate: float = 5e-5, warmup_proportion: float = 0.1
-) -> optimizers.BertAdam:
+) -> bert_adam.BertAdam:
     """The original's create_optimizer, for `compile`: BertAdam on its schedule."""
-    warmup = int(num_train_steps * warmup_proportion)
-    rates = optimizers.LinearWithWarmup(learning_rate, num_train_steps, warmup)
-    return optimizers.BertAdam(rates)
+    num_warmup_steps = int(num_train_steps * warmup_proportion)
+    rates = warmup.LinearWithWarmup(learning_rate, num_train_steps, num_warmup_steps)
+    return bert_adam.BertAdam(rates)
 
 
 def write_export(model, make, export_dir, files, *, export_format, quantization) -> str:

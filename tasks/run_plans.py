@@ -17,7 +17,6 @@ from tasks import device_setup
 from tasks.settings import fields, fine_tuning, training
 from tasks.settings.pretraining import PretrainingSettings
 from training import (
-    adagrad,
     checkpoints,
     driver,
     feature_cache,
@@ -25,18 +24,18 @@ from training import (
     layer_rates,
     loop,
     model_directory,
-    optimizers,
     run,
     run_directory,
     run_settings,
     schedule,
 )
+from training.optimizers import adagrad, bert_adam
 
 Own = TypeVar("Own", bound=fine_tuning.FineTuning)
 _OPTIMIZERS = {
-    "adam": optimizers.BertAdam,
-    "lamb": optimizers.BertLamb,
-    "gpt_adam": optimizers.GptAdam,
+    "adam": bert_adam.BertAdam,
+    "lamb": bert_adam.BertLamb,
+    "gpt_adam": bert_adam.GptAdam,
     "adagrad": adagrad.Adagrad,
 }
 _MOST_EXAMPLES = 2**31 - 1  # of all epochs together

@@ -57,7 +57,7 @@ BEGIN_WITH = (
     "test_convert_checkpoint.py",
     "data_pipeline/pretraining/test_batches.py",
     "test_run_seq2seq.py",
-    "training/test_optimizers.py",
+    "training/optimizers/test_optimizers.py",
 )
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from modeling import losses, models, pretrainers
 from modeling.configs import config
 from tasks import classifier
-from training import optimizers, train_step
+from training import train_step
+from training.optimizers import bert_adam
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIG = config.BertConfig(
@@ -121,7 +122,7 @@ def test_step_enters_the_files_of_the_list(section, monkeypatch):
     # A script that ran before in this process filters what TensorFlow logs.
     monkeypatch.setattr(logging.getLogger("tensorflow"), "filters", [])
     make_model, objective, batch = STEPS[section]
-    model, optimizer = make_model(), optimizers.BertAdam()
+    model, optimizer = make_model(), bert_adam.BertAdam()
     model.build()
     optimizer.build(model.trainable_variables)
     step = train_step.TrainStep(

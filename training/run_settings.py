@@ -6,8 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from training import layer_rates, loop, optimizers
+from training import layer_rates, loop
 from training.distribution import devices
+from training.optimizers import clipped
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Settings:
     strategy: tf.distribute.Strategy
     jit_compile: bool = False
     dtype_policy: str = "float32"
-    optimizer: Callable[[], optimizers.ClippedOptimizer]
+    optimizer: Callable[[], clipped.ClippedOptimizer]
     layers: layer_rates.LayerRates | None = None
     batch_size: int
     micro_batches: int = 1

@@ -18,7 +18,8 @@ import tensorflow as tf
 
 from contract import errors, features
 from modeling import losses
-from training import batch_parts, gradients_tf, optimizers
+from training import batch_parts, gradients_tf
+from training.optimizers import clipped
 
 FIRST_SCALE = 2.0**15
 # Good steps in a row after which the scale is doubled.
@@ -81,7 +82,7 @@ class TrainStep:
     def __init__(
         self,
         model: Any,
-        optimizer: optimizers.ClippedOptimizer,
+        optimizer: clipped.ClippedOptimizer,
         objective: losses.Objective,
         strategy: tf.distribute.Strategy,
         *,

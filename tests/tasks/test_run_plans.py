@@ -12,7 +12,8 @@ from modeling.configs import config
 from tasks import run_plans
 from tasks.settings import fields, training
 from tests import flags_page, other_values, tiny
-from training import adagrad, layer_rates, model_directory, optimizers
+from training import layer_rates, model_directory
+from training.optimizers import adagrad, bert_adam
 
 STRATEGY = tf.distribute.get_strategy()
 BERT = config.BertConfig(vocab_size=9)
@@ -89,9 +90,9 @@ def test_plan_without_a_step_or_of_no_score_is_refused(
 @pytest.mark.parametrize(
     ("name", "flag", "kind", "corrects"),
     [
-        ("adam", "", optimizers.BertAdam, False),
-        ("lamb", "--adam_bias_correction", optimizers.BertLamb, True),
-        ("gpt_adam", "", optimizers.GptAdam, True),
+        ("adam", "", bert_adam.BertAdam, False),
+        ("lamb", "--adam_bias_correction", bert_adam.BertLamb, True),
+        ("gpt_adam", "", bert_adam.GptAdam, True),
         ("adagrad", "", adagrad.Adagrad, None),
     ],
 )

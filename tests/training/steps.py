@@ -3,7 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from training import optimizers, train_step
+from training import train_step
+from training.optimizers import bert_adam
 
 
 def make(
@@ -16,7 +17,7 @@ def make(
     **options,
 ):
     """A step that trains the model, by default with Adam on one device."""
-    optimizer = optimizer or optimizers.BertAdam()
+    optimizer = optimizer or bert_adam.BertAdam()
     optimizer.build(model.trainable_variables)
     strategy = strategy or tf.distribute.get_strategy()
     options = {"seed": 1, "jit_compile": False, **options}

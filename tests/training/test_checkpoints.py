@@ -9,13 +9,14 @@ import tensorflow as tf
 from contract import errors
 from modeling.checkpoints import checkpoint, google
 from tests import killed
-from training import checkpoints, optimizers
+from training import checkpoints
+from training.optimizers import bert_adam
 
 
 @pytest.fixture
 def parts(build_classifier):
     def build(value=0.0, **changes):
-        model, adam = build_classifier(**changes), optimizers.BertAdam()
+        model, adam = build_classifier(**changes), bert_adam.BertAdam()
         adam.build(model.trainable_variables)
         for variable, mean, square in adam.slots():
             variable.assign(np.full(variable.shape, value))

@@ -8,7 +8,8 @@ import tensorflow as tf
 from modeling.checkpoints import names
 from modeling.configs import bert_family, gpt_config
 from modeling.elmo import config as elmo_config
-from training import layer_rates, optimizers
+from training import layer_rates
+from training.optimizers import bert_adam
 
 SIZES = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
 BERTS = {"vocab_size": 30, "max_position_embeddings": 16, **SIZES}
@@ -121,7 +122,7 @@ def update(build_classifier):
     Returns {path: [weights, moments, ...]} and the norms of the steps.
     """
 
-    def call(layers=None, kind=optimizers.BertAdam, steps=1, waits=lambda *_: False):
+    def call(layers=None, kind=bert_adam.BertAdam, steps=1, waits=lambda *_: False):
         model, made = build_classifier(num_hidden_layers=2), kind()
         made.layers = layers
         variables = model.trainable_variables
@@ -160,7 +161,7 @@ def test_same_rate_everywhere_changes_no_bit(update):
 
 @pytest.mark.parametrize(
     "kind",
-    [optimizers.BertAdam, pytest.param(optimizers.BertLamb, marks=pytest.mark.slow)],
+    [bert_adam.BertAdam, pytest.param(bert_adam.BertLamb, marks=pytest.mark.slow)],
 )
 def test_steps_are_as_long_as_the_rates(update, kind):
     start, _ = update(steps=0)
@@ -193,7 +194,7 @@ def waits(path, step):
 
 @pytest.mark.parametrize(
     "kind",
-    [optimizers.BertAdam, pytest.param(optimizers.BertLamb, marks=pytest.mark.slow)],
+    [bert_adam.BertAdam, pytest.param(bert_adam.BertLamb, marks=pytest.mark.slow)],
 )
 def test_a_layer_that_waits_is_as_one_without_a_gradient(update, kind):
     """Bit for bit: no step, no weight decay, no moments, no part of the norm.
@@ -247,7 +248,7 @@ def small(made, paths, layers):
     ],
 )
 def test_what_the_loss_does_not_reach_is_no_head(reached, turns):
-    made = optimizers.BertAdam()
+    made = bert_adam.BertAdam()
     rates = layer_rates.LayerRates(0.5, steps_per_layer=1)
     variables = small(made, PATHS, rates)
     gradients = [tf.ones([3]) if path in reached else None for path in PATHS]
@@ -260,7 +261,7 @@ def test_what_the_loss_does_not_reach_is_no_head(reached, turns):
     assert first == turns
 
 
-@pytest.mark.parametrize("kind", [optimizers.BertAdam, optimizers.GptAdam])
+@pytest.mark.parametrize("kind", [bert_adam.BertAdam, bert_adam.GptAdam])
 @pytest.mark.parametrize("decay", [1.0, 0.5])
 def test_bias_is_corrected_by_the_steps_of_each_layer(kind, decay):
     """Biases, which have no decay of weights, of a block that begins at step 3."""

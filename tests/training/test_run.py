@@ -12,8 +12,9 @@ import tensorflow as tf
 from contract import errors
 from modeling import losses
 from modeling.checkpoints import checkpoint, google
-from training import checkpoints, layer_rates, loop, optimizers, run, run_settings
+from training import checkpoints, layer_rates, loop, run, run_settings
 from training.distribution import devices
+from training.optimizers import bert_adam
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def train(build_classifier, classifier_batch, tmp_path):
             seed=1,
             plan=loop.Plan(**run_plan),
             strategy=tf.distribute.get_strategy(),
-            optimizer=optimizers.BertAdam,
+            optimizer=bert_adam.BertAdam,
             batch_size=8,
             **(settings or {}),
         )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import optimizers, schedule
+from training import schedule
+from training.optimizers import warmup
 
 RATES = {"learning_rate": 0.05, "num_train_steps": 6, "num_warmup_steps": 2}
 
@@ -14,14 +15,14 @@ RATES = {"learning_rate": 0.05, "num_train_steps": 6, "num_warmup_steps": 2}
 @pytest.mark.parametrize("num_warmup_steps", [0, 3])
 def test_schedule_has_the_rates_of_the_loop(num_warmup_steps):
     arguments = {**RATES, "num_warmup_steps": num_warmup_steps}
-    made = optimizers.LinearWithWarmup(**arguments)
+    made = warmup.LinearWithWarmup(**arguments)
     made = type(made).from_config(made.get_config())
     rate = schedule.linear_with_warmup(**arguments)
     actual = [float(made(tf.constant(step, tf.int64))) for step in range(9)]
     assert actual == [float(np.float32(rate(step))) for step in range(9)]
     assert len(set(actual)) > 3 and actual[6:] == [0.0, 0.0, 0.0]
     with pytest.raises(ValueError, match="num_train_steps=3, num_warmup_steps=4"):
-        optimizers.LinearWithWarmup(1.0, 3, 4)
+        warmup.LinearWithWarmup(1.0, 3, 4)
 
 
 def test_schedule_warms_up_drops_and_ends_at_zero():

@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from modeling import losses
 from tests.training import steps
-from training import gradients_tf, optimizers, train_step
+from training import gradients_tf, train_step
+from training.optimizers import bert_adam
 
 # Times the first scale the square of the one overflows, the other itself; alone the
 # loss and the gradients of both are finite, and of the first their norm, too.
@@ -57,7 +58,7 @@ def batches(*factors):
 
 class Trainer:
     def __init__(self, **options):
-        self.model, self.adam = Table(), optimizers.BertAdam()
+        self.model, self.adam = Table(), bert_adam.BertAdam()
         self.model.build()
         self.run = steps.make(self.model, OBJECTIVE, self.adam, **options)
 
@@ -268,7 +269,7 @@ def test_each_part_draws_its_own_dropout(build_classifier, classifier_batch):
 
 
 def test_sums_of_every_kind():
-    features, adam = {"x": tf.reshape(tf.range(12.0), [6, 2])}, optimizers.BertAdam()
+    features, adam = {"x": tf.reshape(tf.range(12.0), [6, 2])}, bert_adam.BertAdam()
 
     def function(number, part):
         first = part["x"][:, 0]  # [2]

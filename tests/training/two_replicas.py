@@ -18,8 +18,9 @@ from modeling import contrastive, heads, losses, models
 from modeling.checkpoints import names
 from modeling.configs import config
 from tests.training import steps
-from training import contrastive_step, layer_rates, optimizers
+from training import contrastive_step, layer_rates
 from training.distribution import devices
+from training.optimizers import bert_adam
 
 BATCH_SIZE = 4
 
@@ -27,7 +28,7 @@ BATCH_SIZE = 4
 def train(strategy, build, objective, batches, rates, step=0, layers=None, **options):
     with strategy.scope():
         keras.utils.set_random_seed(1)
-        model, adam = build(), optimizers.BertAdam()
+        model, adam = build(), bert_adam.BertAdam()
         model.build()
         adam.layers = layers
         run = steps.make(model, objective, adam, strategy, **options)

@@ -1,4 +1,4 @@
-"""Tests of training/optimizers.py.
+"""Tests of training/optimizers.
 
 optimizer.npz was recorded from the original's optimizer; see tests/golden/README.md.
 Over 12 steps of rate 2e-3 float32 rounding grows to about 1e-5 in losses of 10 and in
@@ -17,8 +17,9 @@ from modeling.checkpoints import names
 from modeling.elmo import objective
 from tests import elmo_streams
 from tests.training import steps
-from training import adagrad, carried_states, gradients_tf, optimizers, schedule
+from training import carried_states, gradients_tf, schedule
 from training.distribution import devices
+from training.optimizers import adagrad, bert_adam, warmup
 
 # optimization.py: exclude_from_weight_decay.
 ORIGINAL_EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
@@ -59,7 +60,7 @@ def largest_difference(final, record):
 @pytest.fixture(scope="module")
 def recorded_run(make_pretrainer, forward_record, optimizer_record):
     model = make_pretrainer()
-    adam = optimizers.BertAdam()
+    adam = bert_adam.BertAdam()
     run = steps.make(model, losses.pretraining(), adam)
     rates = recorded_rates(optimizer_record)
     batches = steps.repeat(features_of(forward_record))
@@ -117,7 +118,7 @@ def test_what_decays_is_what_decayed_in_the_original(tiny_config):
         model.build()
         decayed = set()
         for name, variable in names.named_variables(model):
-            is_decayed = optimizers.is_decayed(variable.path)
+            is_decayed = bert_adam.is_decayed(variable.path)
             assert is_decayed == (not ORIGINAL_EXCLUDED.search(name.google)), name
             decayed.add(is_decayed)
         assert decayed == {True, False}
@@ -128,11 +129,11 @@ def reference(p, g, m, v, *, kind, rate, decay, step, correct):
     m = 0.9 * m + 0.1 * g
     v = 0.999 * v + 0.001 * g**2
     scale = np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1)) if correct else 1
-    if kind is optimizers.GptAdam:
+    if kind is bert_adam.GptAdam:
         rate, scale = rate * scale, 1
-    epsilon = 1e-8 if kind is optimizers.GptAdam else 1e-6
+    epsilon = 1e-8 if kind is bert_adam.GptAdam else 1e-6
     update = scale * m / (np.sqrt(v) + epsilon) + decay * p
-    if kind is optimizers.BertLamb and decay:
+    if kind is bert_adam.BertLamb and decay:
         rate *= np.linalg.norm(p) / np.linalg.norm(update)
     return p - rate * update, m, v
 
@@ -144,11 +145,11 @@ def variable_of(values, name):
 @pytest.mark.parametrize(
     ("kind", "correct", "clip_norm"),
     [
-        (optimizers.BertAdam, False, 1.0),
-        (optimizers.BertAdam, True, 0.0),
-        (optimizers.BertLamb, False, 0.0),
-        (optimizers.BertLamb, True, 1.0),
-        (optimizers.GptAdam, True, 1.0),
+        (bert_adam.BertAdam, False, 1.0),
+        (bert_adam.BertAdam, True, 0.0),
+        (bert_adam.BertLamb, False, 0.0),
+        (bert_adam.BertLamb, True, 1.0),
+        (bert_adam.GptAdam, True, 1.0),
     ],
 )
 def test_update_is_the_formula(kind, correct, clip_norm):
@@ -189,7 +190,7 @@ def test_update_is_the_formula(kind, correct, clip_norm):
 
 def test_small_gradients_are_not_scaled_up():
     variable = variable_of([1.0, 2.0], "bias")
-    adam = optimizers.BertAdam(clip_norm=1.0)
+    adam = bert_adam.BertAdam(clip_norm=1.0)
     adam.build([variable])
     adam.apply_reduced([tf.constant([0.3, 0.4])], 0.1, 0)
     np.testing.assert_allclose(adam.slots()[0][1], [0.03, 0.04], rtol=1e-6)
@@ -198,7 +199,7 @@ def test_small_gradients_are_not_scaled_up():
 def test_trust_ratio_is_1_where_a_norm_is_0():
     for gradient in (np.zeros((4, 3)), np.ones((4, 3))):
         moved = []
-        for made in (optimizers.BertLamb(), optimizers.BertAdam()):
+        for made in (bert_adam.BertLamb(), bert_adam.BertAdam()):
             kernel = variable_of(np.zeros((4, 3)), "kernel")
             made.build([kernel])
             made.apply_reduced([tf.constant(gradient, tf.float32)], 0.1, 0)
@@ -208,7 +209,7 @@ def test_trust_ratio_is_1_where_a_norm_is_0():
 
 
 def test_variable_without_a_gradient_is_left_alone():
-    for kind in (optimizers.BertLamb, optimizers.BertAdam):
+    for kind in (bert_adam.BertLamb, bert_adam.BertAdam):
         kernel, other = (variable_of(np.ones((4, 3)), "kernel") for _ in range(2))
         made = kind()
         made.build([kernel, other])
@@ -243,7 +244,7 @@ def test_rows_of_a_table_move_as_by_the_whole_gradient_and_count_each_in_the_nor
     """tf.clip_by_global_norm of the original sees rows as gathered, not summed."""
     results = []
     for gradient in (SLICES, tf.convert_to_tensor(SLICES)):
-        made = optimizers.BertAdam(clip_norm=0.0)
+        made = bert_adam.BertAdam(clip_norm=0.0)
         results.append(after_a_step(made, [gradient, BIAS]))
     (rows, norm), (whole, norm_of_sums) = results
     for one, other in zip(rows, whole, strict=True):
@@ -255,7 +256,7 @@ def test_rows_of_a_table_move_as_by_the_whole_gradient_and_count_each_in_the_nor
 
 
 def test_multiplied_gradients_have_the_multiplied_norm():
-    rows = optimizers.BertAdam().prepare_for_sum(SLICES)
+    rows = bert_adam.BertAdam().prepare_for_sum(SLICES)
     multiplied = [
         gradients_tf.multiply(each, 0.25) for each in (rows, SLICES, None, BIAS)
     ]
@@ -275,7 +276,7 @@ def test_apply_equals_apply_reduced_on_one_device():
     rng = np.random.default_rng(1)
     start = rng.normal(size=(4, 3))
     first, second = (variable_of(start, "kernel") for _ in range(2))
-    by_fit, by_loop = optimizers.BertAdam(0.1), optimizers.BertAdam()
+    by_fit, by_loop = bert_adam.BertAdam(0.1), bert_adam.BertAdam()
     by_loop.build([second])
     for step in range(3):
         gradient = tf.constant(rng.normal(size=(4, 3)), tf.float32)
@@ -286,8 +287,8 @@ def test_apply_equals_apply_reduced_on_one_device():
 
 
 MADE = [
-    optimizers.BertAdam(
-        optimizers.LinearWithWarmup(0.05, 6, 2),
+    bert_adam.BertAdam(
+        warmup.LinearWithWarmup(0.05, 6, 2),
         weight_decay_rate=0.1,
         beta_1=0.8,
         beta_2=0.9,
@@ -296,8 +297,8 @@ MADE = [
         bias_correction=True,
         name="other",
     ),
-    optimizers.BertLamb(optimizers.LinearWithWarmup(0.05, 6, 2), weight_decay_rate=0.3),
-    optimizers.GptAdam(0.1, beta_2=0.99),
+    bert_adam.BertLamb(warmup.LinearWithWarmup(0.05, 6, 2), weight_decay_rate=0.3),
+    bert_adam.GptAdam(0.1, beta_2=0.99),
     adagrad.Adagrad(0.1, clip_norm=3.0, gradient_factor=20.0),
 ]
 
@@ -318,20 +319,20 @@ def test_optimizer_is_made_again_from_its_config(made):
 def test_defaults_are_those_of_the_papers():
     rates = [
         pytest.approx(made.get_config()["learning_rate"])
-        for made in (optimizers.BertAdam(), optimizers.BertLamb(), optimizers.GptAdam())
+        for made in (bert_adam.BertAdam(), bert_adam.BertLamb(), bert_adam.GptAdam())
     ]
     assert rates == [5e-5, 5e-5, 6.25e-5]
-    usual = optimizers.BertAdam()
+    usual = bert_adam.BertAdam()
     assert (usual.weight_decay_rate, usual.epsilon, usual.max_norm) == (0.01, 1e-6, 1.0)
     assert (usual.beta_1, usual.beta_2, usual.bias_correction) == (0.9, 0.999, False)
-    assert (optimizers.GptAdam().epsilon, optimizers.GptAdam().beta_2) == (1e-8, 0.999)
-    one_step = optimizers.LinearWithWarmup(0.5, 1)
+    assert (bert_adam.GptAdam().epsilon, bert_adam.GptAdam().beta_2) == (1e-8, 0.999)
+    one_step = warmup.LinearWithWarmup(0.5, 1)
     assert [float(one_step(step)) for step in (0, 1, 9)] == [0.5, 0.0, 0.0]
 
 
 @pytest.mark.slow
 def test_dropout_follows_from_the_step(build_classifier, classifier_batch):
-    model, adam = build_classifier(), optimizers.BertAdam()
+    model, adam = build_classifier(), bert_adam.BertAdam()
     run = steps.make(model, losses.classifier("classification"), adam)
     state = [v for slot in adam.slots() for v in slot]
     start = [np.asarray(v).copy() for v in state]
@@ -400,7 +401,7 @@ def test_blocks_updated_by_one_function_are_updated_as_others(monkeypatch):
                 for name in ("kernel", "bias"):
                     value = np.full([2, 3], 0.5, np.float32)
                     variables.append(keras.Variable(value, name=name))
-        adam = optimizers.BertAdam(clip_norm=0.0)
+        adam = bert_adam.BertAdam(clip_norm=0.0)
         adam.build(variables)
         gradients = [tf.fill([2, 3], 0.1 * i) for i in range(len(variables))]
         gradients[3] = None

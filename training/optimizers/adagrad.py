@@ -3,11 +3,11 @@
 import keras
 import tensorflow as tf
 
-from training import optimizers
+from training.optimizers import clipped
 
 
 @keras.saving.register_keras_serializable("bert")
-class Adagrad(optimizers.ClippedOptimizer):
+class Adagrad(clipped.ClippedOptimizer):
     """ELMo's Adagrad (Duchi et al., 2011), whose accumulators begin at 1.
 
     allenai/bilm-tf, training.py, `train`, and tf.train.AdagradOptimizer:
@@ -55,7 +55,7 @@ class Adagrad(optimizers.ClippedOptimizer):
         return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
     def _numbers(self, clip, learning_rate, step):
-        return optimizers.Numbers(clip, learning_rate, tf.ones_like(clip))
+        return clipped.Numbers(clip, learning_rate, tf.ones_like(clip))
 
     def _update(self, path, variable, slots, gradient, numbers):
         handles = {"var": variable.handle, "accum": slots[0].handle}

@@ -1,0 +1,163 @@
+"""The base of the optimizers, which clip all gradients together first."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import keras
+from keras import ops
+
+from modeling.checkpoints import names
+from training import gradients_tf, layer_rates
+
+
+class Numbers(NamedTuple):
+    """Float32 scalars of one update, the same for all variables."""
+
+    clip: Any  # multiplies gradients
+    learning_rate: Any
+    correction: Any  # of bias, multiplies the means; 1 for none
+
+
+class ClippedOptimizer(keras.optimizers.Optimizer):
+    """Clips all gradients to a global norm, then updates each variable and its slots.
+
+    Gradients are summed over replicas before, whose number thus changes nothing.
+    `slot_names` are the values beside each variable, which begin as `first_value`. One
+    that `supports_sparse` updates only the rows of which a gradient has slices.
+    `layers`, if set, gives each variable of a model a rate by its layer.
+
+    Args:
+        learning_rate: a number or a schedule such as LinearWithWarmup, for
+            `apply`, which `fit` calls; the training loop passes a rate to
+            `apply_reduced`.
+        clip_norm: the largest global norm, 0 for none.
+        gradient_factor: multiplies gradients before they are clipped.
+    """
+
+    slot_names: ClassVar[tuple[str, ...]] = ()
+    first_value: ClassVar[float] = 0.0
+    supports_sparse: ClassVar[bool] = False
+    layers: layer_rates.LayerRates | None = None
+
+    def __init__(self, learning_rate, *, clip_norm, gradient_factor=1.0, name):
+        super().__init__(learning_rate=learning_rate, name=name)
+        self.max_norm = clip_norm
+        self.gradient_factor = gradient_factor
+
+    def build(self, variables):
+        """Creates the slots of every variable, filled with the first value."""
+        if self.built:
+            return
+        super().build(variables)
+        # No list, which Keras would take for variables of the optimizer.
+        self._updated = lambda: variables
+        first = keras.initializers.Constant(self.first_value)
+        self._slots = [
+            [
+                self.add_variable_from_reference(v, name=name, initializer=first)
+                for v in variables
+            ]
+            for name in self.slot_names
+        ]
+
+    def slots(self) -> list[tuple[Any, ...]]:
+        """[(variable, *slots)], for saving; empty before `build`."""
+        if not self.built:
+            return []
+        return list(zip(self._updated(), *self._slots, strict=True))
+
+    def prepare_for_sum(self, gradient: Any) -> Any:
+        """A gradient as it is added to those of other parts of a batch."""
+        return gradients_tf.prepare_for_sum(gradient)
+
+    def _deduplicate(self, gradient: Any) -> Any:
+        """A gradient whose slices, if it has them, are summed by row."""
+        return self.prepare_for_sum(gradient)
+
+    def apply(self, grads, trainable_variables=None):
+        """Sums over replicas, clips and updates; what Keras' `fit` calls."""
+        if trainable_variables is not None:
+            self.build(list(trainable_variables))
+        grads = [self.prepare_for_sum(value) for value in grads]
+        grads = gradients_tf.sum_over_replicas(grads)
+        self.apply_reduced(grads, self.learning_rate, self.iterations)
+        self.iterations.assign_add(1)
+
+    def apply_reduced(
+        self,
+        gradients: Sequence[Any],
+        learning_rate: Any,
+        step: Any,
+        *,
+        only_finite: bool = False,
+    ) -> Any:
+        """Clips gradients already summed over replicas, and updates every variable.
+
+        To be called on replicas; returns the float32 global norm before clipping.
+
+        Args:
+            gradients: in the order of `build`; None leaves a variable and its slots
+                alone, undecayed, as in optimization.py.
+            step: int scalar, updates done so far.
+            only_finite: change nothing where the global norm is not finite.
+        """
+        gradients = [self._deduplicate(gradient) for gradient in gradients]
+        gradients, factors, firsts = self._by_layer(gradients, step)
+        norm = self.gradient_factor * gradients_tf.global_norm(gradients)
+        clip = 1.0
+        if self.max_norm:
+            # Not a number where the norm is infinite, which must not pass unseen.
+            clip = self.max_norm / ops.maximum(norm, self.max_norm) + (norm - norm)
+        clip = ops.convert_to_tensor(clip * self.gradient_factor, "float32")
+        rate = ops.cast(learning_rate, "float32")
+        numbers = [self._numbers(clip, rate, step)] * len(gradients)
+        if self.layers:  # bias is corrected by the steps since the first one
+            since = {first: ops.maximum(step - first, 0) for first in {*firsts}}
+            own = {first: self._numbers(clip, rate, since[first]) for first in since}
+            numbers = [
+                own[first]._replace(learning_rate=own[first].learning_rate * factor)
+                for first, factor in zip(firsts, factors, strict=True)
+            ]
+        is_finite = ops.isfinite(norm) if only_finite else None
+        gradients_tf.update_all(
+            self._update, self.slots(), gradients, numbers, is_finite
+        )
+        return norm
+
+    def _by_layer(self, gradients, step):
+        """Gradients and factors of rates, both 0 for layers that wait; first steps.
+
+        Such a layer adds nothing to the norm. As it has not been trained before, its
+        moments stay 0; a rate of 0 stops weight decay, too. What the loss does not
+        reach, such as a pooler, is no head for which others wait.
+        """
+        firsts = [0] * len(gradients)
+        if not self.layers:
+            return gradients, [], firsts
+        paths = [names.relative_path(variable) for variable in self._updated()]
+        factors = self.layers.factors(paths)
+        reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        steps = self.layers.first_steps([paths[place] for place in reached])
+        for place, first in zip(reached, steps, strict=True):
+            firsts[place] = first
+            if first:
+                share = ops.cast(ops.greater_equal(step, first), "float32")
+                gradients[place] = gradients_tf.multiply(gradients[place], share)
+                factors[place] *= share
+        return gradients, factors, firsts
+
+    def _numbers(self, clip, learning_rate, step):
+        """The scalars of an update of all variables; `clip` multiplies gradients."""
+        raise NotImplementedError
+
+    def _update(self, path, variable, slots, gradient, numbers):
+        """Updates one variable and its slots."""
+        raise NotImplementedError
+
+    def get_config(self):
+        """Constructor arguments, for Keras."""
+        return {
+            "learning_rate": super().get_config()["learning_rate"],
+            "clip_norm": self.max_norm,
+            "name": self.name,
+        }
