@@ -48,7 +48,7 @@ def prepare(settings: PretrainingSettings) -> tuple["Objective", driver.Settings
         config=task.config.to_dict(),
         init_checkpoint=files.init_checkpoint,
         length_flag="--num_train_steps",
-        adagrad_settings=settings.adagrad_settings(task.config),
+        optimizer_settings=settings.optimizer_settings(task.config),
     )
     return task, driver.Settings(
         run=current,

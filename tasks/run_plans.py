@@ -29,15 +29,9 @@ from training import (
     run_settings,
     schedule,
 )
-from training.optimizers import adagrad, bert_adam
+from training.optimizers import choices
 
 Own = TypeVar("Own", bound=fine_tuning.FineTuning)
-_OPTIMIZERS = {
-    "adam": bert_adam.BertAdam,
-    "lamb": bert_adam.BertLamb,
-    "gpt_adam": bert_adam.GptAdam,
-    "adagrad": adagrad.Adagrad,
-}
 _MOST_EXAMPLES = 2**31 - 1  # of all epochs together
 
 
@@ -124,13 +118,14 @@ def make_settings(
     *,
     config: Mapping[str, Any],
     init_checkpoint: str,
-    adagrad_settings: Mapping[str, float] | None = None,
+    optimizer_settings: Mapping[str, float] | None = None,
     **others: Any,
 ) -> run_settings.Settings:
     """Settings of any run; `config` is that of the network.
 
-    `adagrad_settings` are settings of that optimizer which the task decides.
+    `optimizer_settings` are those that the task decides for its usual optimizer.
     """
+    optimizer = choices.kind(settings.optimizer)
     return run_settings.Settings(
         output_dir=str(settings.output_dir),
         init_checkpoint=init_checkpoint,
@@ -142,8 +137,7 @@ def make_settings(
         jit_compile=device_setup.compiles(settings, strategy),
         dtype_policy=settings.dtype_policy,
         optimizer=functools.partial(
-            _OPTIMIZERS[settings.optimizer],
-            **_optimizer_settings(settings, adagrad_settings or {}),
+            optimizer, **optimizer.arguments(settings, optimizer_settings or {})
         ),
         batch_size=settings.train_batch_size,
         micro_batches=settings.gradient_accumulation_steps,
@@ -160,39 +154,6 @@ def make_settings(
         describe=settings.describe,
         **others,
     )
-
-
-def _optimizer_settings(
-    settings: training.Training, adagrad_settings: Mapping[str, float]
-) -> dict[str, Any]:
-    name, corrects = settings.optimizer, settings.adam_bias_correction
-    correction = settings.typed("adam_bias_correction")
-    usual_decay = settings.defaults()["weight_decay_rate"]
-    errors.refuse(
-        (
-            name == "adagrad" and corrects,
-            f"{correction} is for --optimizer=adam, but it is adagrad, which has "
-            "no moments; leave one of them out",
-        ),
-        (
-            name == "adagrad" and settings.weight_decay_rate != usual_decay,
-            f"{settings.typed('weight_decay_rate')}: --optimizer=adagrad has no weight "
-            "decay; leave one of them out",
-        ),
-        (
-            name == "gpt_adam"
-            and "adam_bias_correction" in settings.given
-            and not corrects,
-            f"{correction} contradicts --optimizer=gpt_adam, which always "
-            "corrects the bias; leave one of them out",
-        ),
-    )
-    if name == "adagrad":
-        return dict(adagrad_settings)
-    return {
-        "bias_correction": corrects or name == "gpt_adam",
-        "weight_decay_rate": settings.weight_decay_rate,
-    }
 
 
 def _layer_rates(

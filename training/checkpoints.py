@@ -1,6 +1,6 @@
 """The checkpoints of one run: written whole, kept by number, resumed from.
 
-`model.ckpt-<step>` holds weights, moments and step under the original's names,
+`model.ckpt-<step>` holds weights, slots and step under the original's names,
 `model.ckpt-<step>.json` the scores and scales of the run. That is little: seed and step
 determine the order of the data and every dropout mask.
 """
@@ -20,6 +20,7 @@ from contract import atomic_files, errors, file_names, remote_files
 from modeling.checkpoints import checkpoint, google
 
 GLOBAL_STEP = "global_step"
+_TRAINED = "trained"  # beside a weight to evaluate with that is another one
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 # Of a state: the first never stands without the second.
 _PAIRS = (("best_step", "best_score"), ("num_train_steps", "learning_rate"))
@@ -56,11 +57,11 @@ class RunCheckpoints:
     ):
         self.directory = directory
         self.variables = dict(variables)
-        if optimizer is not None:
-            names = {id(variable): name for name, variable in variables.items()}
-            for variable, *slots in optimizer.slots():
-                for name, slot in zip(optimizer.slot_names, slots, strict=True):
-                    self.variables[f"{names[id(variable)]}/{name}"] = slot
+        self._optimizer = optimizer
+        self._names = {id(variable): name for name, variable in variables.items()}
+        for variable, slots in optimizer.named_slots() if optimizer else ():
+            for name, slot in slots.items():
+                self.variables[f"{self._names[id(variable)]}/{name}"] = slot
         self._max_to_keep = max_to_keep
         self._writes = writes
 
@@ -74,7 +75,7 @@ class RunCheckpoints:
             return prefix
         try:
             atomic_files.write_text(f"{prefix}.json", json.dumps(state, sort_keys=True))
-            google.write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
+            google.write(prefix, {**self._tensors(), GLOBAL_STEP: np.int64(step)})
         except tf.errors.OpError as error:
             raise OSError(
                 f"{atomic_files.unwritable(prefix, error)}; the same command goes on "
@@ -95,6 +96,15 @@ class RunCheckpoints:
         best = [path for path in kept if step_of(path) == state.get("best_step")]
         _write_state(self.directory, kept, used=(best or kept)[-1])
         return prefix
+
+    def _tensors(self) -> dict[str, Any]:
+        """{name: values}; a weight is that to evaluate with, the trained one beside."""
+        tensors = dict(self.variables)
+        others = self._optimizer.evaluation_weights() if self._optimizer else ()
+        for variable, value in others:
+            name = self._names[id(variable)]
+            tensors |= {name: value, f"{name}/{_TRAINED}": variable}
+        return tensors
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Loads the newest readable checkpoint; returns its step and state, or None.
@@ -126,13 +136,15 @@ class RunCheckpoints:
         shapes = reader.get_variable_to_shape_map()
         values = {}
         for name, variable in self.variables.items():
-            if shapes.get(name) != list(variable.shape):
+            trained = f"{name}/{_TRAINED}"
+            key = trained if trained in shapes else name
+            if shapes.get(key) != list(variable.shape):
                 raise errors.InputError(
-                    f"{prefix}: {name} is {shapes.get(name, 'missing')}, this run wants"
+                    f"{prefix}: {name} is {shapes.get(key, 'missing')}, this run wants"
                     f" {list(variable.shape)}; choose another --output_dir or add "
                     "--overwrite_output_dir"
                 )
-            values[name] = reader.get_tensor(name)
+            values[name] = reader.get_tensor(key)
         state = _read_state(f"{prefix}.json")
         for name, variable in self.variables.items():
             variable.assign(values[name])

@@ -27,6 +27,7 @@ from training import (
     train_step,
 )
 from training.distribution import devices
+from training.optimizers import clipped
 
 _NAMED = 8  # examples of a batch, in a message
 
@@ -133,6 +134,12 @@ def train(settings: run_settings.Settings, training: Training) -> int:
         optimizer.layers = settings.layers
         optimizer.build(training.model.trainable_variables)
     model, states = training.model, training.states
+
+    def evaluate() -> dict[str, Any]:
+        assert training.evaluate is not None
+        with optimizer.evaluating():
+            return training.evaluate()
+
     checkpoints = checkpoints_lib.RunCheckpoints(
         settings.output_dir,
         google.variables(model) | (states.in_checkpoints() if states else {}),
@@ -178,7 +185,7 @@ def train(settings: run_settings.Settings, training: Training) -> int:
         checkpoints=checkpoints,
         reporter=reporter,
         watch=watch,
-        evaluate=training.evaluate if plan.evaluate_steps else None,
+        evaluate=evaluate if training.evaluate and plan.evaluate_steps else None,
         on_evaluated=training.on_evaluated,
         name_batch=lambda step: wording.first_of(training.names(step), _NAMED),
         scales_loss=settings.scales_loss,
@@ -190,7 +197,7 @@ def train(settings: run_settings.Settings, training: Training) -> int:
             f"nothing to train: step {step} of {plan.num_train_steps} is reached; raise"
             f" {settings.length_flag}, or start again with --overwrite_output_dir"
         )
-        return _use_best(settings, model, {**state, "step": step})
+        return _use_best(settings, model, optimizer, {**state, "step": step})
     state = _with_parts(settings, step, state)
     run_directory.go_on(settings)
     with (
@@ -209,7 +216,7 @@ def train(settings: run_settings.Settings, training: Training) -> int:
         if number := devices.gathered(settings.strategy, watch.number or 0).max():
             raise errors.Stopped(int(number))
         devices.wait_for_all(settings.strategy, "save the last checkpoint")
-    return _use_best(settings, model, state)
+    return _use_best(settings, model, optimizer, state)
 
 
 def _with_parts(
@@ -243,11 +250,16 @@ def _with_parts(
 
 
 def _use_best(
-    settings: run_settings.Settings, model: keras.Model, state: Mapping[str, Any]
+    settings: run_settings.Settings,
+    model: keras.Model,
+    optimizer: clipped.ClippedOptimizer,
+    state: Mapping[str, Any],
 ) -> int:
     """Loads the weights of the best evaluation, if any; returns their step."""
     best, plan = state.get("best_step"), settings.plan
     if not best:
+        for variable, value in optimizer.evaluation_weights():
+            variable.assign(value)
         return state["step"]
     assert plan is not None
     name, value = plan.best(state)

@@ -17,11 +17,8 @@ from modeling.elmo import names as elmo_names
 MODEL_PREFIX = "bert_model.ckpt"  # of a release
 INDEX_ENDING = ".index"
 _DATA_ENDING = ".data-00000-of-00001"
-# Training state beside the weights (contract of the originals' optimizers).
-_STATE = re.compile(
-    r"(^|/)(adam_m|adam_v|Adagrad)(_\d+)?$|^(global_step|train_perplexity)$"
-    r"|^carried/|^_CHECKPOINTABLE"
-)
+# Training state beside the weights and the slots of optimizers.
+_STATE = re.compile(r"^(global_step|train_perplexity)$|^carried/|^_CHECKPOINTABLE")
 
 
 class GoogleFile(weights_file.WeightsFile):
@@ -37,7 +34,7 @@ class GoogleFile(weights_file.WeightsFile):
             shapes = self._reader.get_variable_to_shape_map()
         self._stored = {elmo_names.number_cells(name): name for name in shapes}
         self.shapes = {key: tuple(shapes[name]) for key, name in self._stored.items()}
-        self.states = weights_file.matches(_STATE, self.shapes)
+        self.states = weights_file.matches(_STATE, self.shapes) | _slots(self.shapes)
         directory, name = os.path.split(prefix)
         data = remote_files.matching(directory, f"{name}.data-*")
         size = sum(tf.io.gfile.stat(path).length for path in data)
@@ -61,6 +58,12 @@ class GoogleFile(weights_file.WeightsFile):
             (tf.errors.OpError, ValueError, TypeError, RuntimeError, IndexError),
             "copy the .index and .data files again",
         )
+
+
+def _slots(keys):
+    """{key: slot} of optimizers, whose names begin with that of their weight."""
+    pairs = {key: key.rpartition("/") for key in keys}
+    return {key: slot for key, (weight, _, slot) in pairs.items() if weight in keys}
 
 
 def strip_ending(path):

@@ -264,7 +264,7 @@ class PretrainingSettings(
             )
         return config
 
-    def adagrad_settings(self, config: Any) -> dict[str, float]:
+    def optimizer_settings(self, config: Any) -> dict[str, float]:
         """Settings of Adagrad on streams, those of bilm-tf; else none."""
         if self.objective != BIDIRECTIONAL_LM:
             return {}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contract import errors
 from tasks.settings import devices, fields, model
 from training import schedule
+from training.optimizers import choices
 
 _LARGEST_SEED = 2**32 - 1  # of keras.utils.set_random_seed
 
@@ -164,9 +165,8 @@ class Training(Exports, devices.TrainingDevices, model.Model):
     )
     optimizer: str = fields.training(
         "adam",
-        "adam: as in google-research/bert. lamb: for batches of thousands. gpt_adam: "
-        "as in GPT. adagrad: for the pretraining of ELMo.",
-        choices=["adam", "lamb", "gpt_adam", "adagrad"],
+        choices.describe(),
+        choices=list(choices.OPTIMIZERS),
         changes=fields.WEIGHTS,
         varies=True,
     )

@@ -25,7 +25,7 @@ def read(script, *arguments):
     return tiny.settings_of(script, *arguments)
 
 
-def run_settings(settings, adagrad_settings=None):
+def run_settings(settings, optimizer_settings=None):
     return run_plans.make_settings(
         settings,
         STRATEGY,
@@ -33,7 +33,7 @@ def run_settings(settings, adagrad_settings=None):
         config={"hidden_size": 8},
         init_checkpoint="",
         length_flag="--num_train_steps",
-        adagrad_settings=adagrad_settings,
+        optimizer_settings=optimizer_settings,
     )
 
 

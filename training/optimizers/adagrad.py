@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from contract import errors
 from training.optimizers import clipped
 
 
@@ -21,8 +22,6 @@ class Adagrad(clipped.ClippedOptimizer):
     gradient is 0, so that they stay what they are either way.
     """
 
-    slot_names = ("Adagrad",)
-    first_value = 1.0
     supports_sparse = True
 
     def __init__(
@@ -39,6 +38,26 @@ class Adagrad(clipped.ClippedOptimizer):
             gradient_factor=gradient_factor,
             name=name,
         )
+
+    @classmethod
+    def arguments(cls, settings, of_task):
+        name, decay = settings.optimizer, "weight_decay_rate"
+        errors.refuse(
+            (
+                settings.adam_bias_correction,
+                f"{settings.typed('adam_bias_correction')} is for --optimizer=adam, "
+                f"but it is {name}, which has no moments; leave one of them out",
+            ),
+            (
+                getattr(settings, decay) != settings.defaults()[decay],
+                f"{settings.typed(decay)}: --optimizer={name} has no weight decay; "
+                "leave one of them out",
+            ),
+        )
+        return dict(of_task)
+
+    def slots_of(self, variable):
+        return {"Adagrad": 1.0}
 
     def prepare_for_sum(self, gradient):
         """All rows of a table, of which slices are some."""

@@ -47,7 +47,6 @@ class BertAdam(clipped.ClippedOptimizer):
     the sum.
     """
 
-    slot_names = ("adam_m", "adam_v")
     has_trust_ratio: ClassVar[bool] = False  # for variables that decay
 
     def __init__(
@@ -68,6 +67,16 @@ class BertAdam(clipped.ClippedOptimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.bias_correction = bias_correction
+
+    @classmethod
+    def arguments(cls, settings, of_task):
+        return {
+            "bias_correction": settings.adam_bias_correction,
+            "weight_decay_rate": settings.weight_decay_rate,
+        }
+
+    def slots_of(self, variable):
+        return {"adam_m": 0.0, "adam_v": 0.0}
 
     def _numbers(self, clip, learning_rate, step):
         correction = 1.0
@@ -171,6 +180,19 @@ class GptAdam(BertAdam):
         super().__init__(
             learning_rate, epsilon=epsilon, bias_correction=bias_correction, **kwargs
         )
+
+    @classmethod
+    def arguments(cls, settings, of_task):
+        errors.refuse(
+            (
+                "adam_bias_correction" in settings.given
+                and not settings.adam_bias_correction,
+                f"{settings.typed('adam_bias_correction')} contradicts --optimizer="
+                f"{settings.optimizer}, which always corrects the bias; leave one of "
+                "them out",
+            )
+        )
+        return {**super().arguments(settings, of_task), "bias_correction": True}
 
     def _numbers(self, clip, learning_rate, step):
         numbers = super()._numbers(clip, learning_rate, step)

@@ -1,6 +1,7 @@
 """The base of the optimizers, which clip all gradients together first."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import keras
@@ -22,9 +23,12 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
     """Clips all gradients to a global norm, then updates each variable and its slots.
 
     Gradients are summed over replicas before, whose number thus changes nothing.
-    `slot_names` are the values beside each variable, which begin as `first_value`. One
-    that `supports_sparse` updates only the rows of which a gradient has slices.
-    `layers`, if set, gives each variable of a model a rate by its layer.
+    A class declares all that holds of it: which settings of a command it reads
+    (`arguments`), the values beside each variable (`slots_of`), how both are updated,
+    and the weights to evaluate with, if they are not those that it trains
+    (`evaluation_weights`). One that `supports_sparse` updates only the rows of which a
+    gradient has slices. `layers`, if set, gives each variable of a model a rate by its
+    layer.
 
     Args:
         learning_rate: a number or a schedule such as LinearWithWarmup, for
@@ -34,8 +38,6 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         gradient_factor: multiplies gradients before they are clipped.
     """
 
-    slot_names: ClassVar[tuple[str, ...]] = ()
-    first_value: ClassVar[float] = 0.0
     supports_sparse: ClassVar[bool] = False
     layers: layer_rates.LayerRates | None = None
 
@@ -44,27 +46,68 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         self.max_norm = clip_norm
         self.gradient_factor = gradient_factor
 
+    @classmethod
+    def arguments(cls, settings: Any, of_task: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments but the rate, by a command's settings; InputError for wrong ones.
+
+        `settings` are tasks.settings.training.Training, `of_task` arguments that the
+        task decides for the optimizer that is usual for it.
+        """
+        raise NotImplementedError
+
+    def slots_of(self, variable: Any) -> dict[str, float]:
+        """{name: first value} of what is stored beside a variable, of its shape.
+
+        A checkpoint has them behind the name of the variable and a slash.
+        """
+        raise NotImplementedError
+
     def build(self, variables):
-        """Creates the slots of every variable, filled with the first value."""
+        """Creates the slots of every variable, filled with their first values."""
         if self.built:
             return
         super().build(variables)
+        rows: list[tuple[Any, dict[str, Any]]] = [(each, {}) for each in variables]
+        first = [self.slots_of(each) for each in variables]
+        # Name by name, as files of Keras have them.
+        for name in dict.fromkeys(name for values in first for name in values):
+            for (variable, made), values in zip(rows, first, strict=True):
+                if name in values:
+                    made[name] = self.add_variable_from_reference(
+                        variable,
+                        name=name,
+                        initializer=keras.initializers.Constant(values[name]),
+                    )
         # No list, which Keras would take for variables of the optimizer.
-        self._updated = lambda: variables
-        first = keras.initializers.Constant(self.first_value)
-        self._slots = [
-            [
-                self.add_variable_from_reference(v, name=name, initializer=first)
-                for v in variables
-            ]
-            for name in self.slot_names
-        ]
+        self._rows = lambda: rows
+
+    def named_slots(self) -> list[tuple[Any, dict[str, Any]]]:
+        """[(variable, {name: slot})], for saving; empty before `build`."""
+        return self._rows() if self.built else []
 
     def slots(self) -> list[tuple[Any, ...]]:
-        """[(variable, *slots)], for saving; empty before `build`."""
-        if not self.built:
-            return []
-        return list(zip(self._updated(), *self._slots, strict=True))
+        """[(variable, *slots)]; empty before `build`."""
+        return [(variable, *slots.values()) for variable, slots in self.named_slots()]
+
+    def evaluation_weights(self) -> list[tuple[Any, Any]]:
+        """[(variable, value)] of what is evaluated, saved and exported instead of it.
+
+        Where these are averages of what is trained, a checkpoint has both.
+        """
+        return []
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within it variables have the values to evaluate with."""
+        pairs = self.evaluation_weights()
+        trained = [gradients_tf.read(variable.value) for variable, _ in pairs]
+        try:
+            for variable, value in pairs:
+                variable.assign(value)
+            yield
+        finally:
+            for (variable, _), value in zip(pairs, trained, strict=True):
+                variable.assign(value)
 
     def prepare_for_sum(self, gradient: Any) -> Any:
         """A gradient as it is added to those of other parts of a batch."""
@@ -134,7 +177,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         firsts = [0] * len(gradients)
         if not self.layers:
             return gradients, [], firsts
-        paths = [names.relative_path(variable) for variable in self._updated()]
+        paths = [names.relative_path(variable) for variable, _ in self.named_slots()]
         factors = self.layers.factors(paths)
         reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
         steps = self.layers.first_steps([paths[place] for place in reached])

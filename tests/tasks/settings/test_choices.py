@@ -14,7 +14,6 @@ from data_pipeline.vocabularies import learn_wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import conversion
 from modeling.features import head_config, layer_choices, vectors
-from tasks import run_plans
 from tasks.settings import fields, head
 from tests import tiny
 
@@ -36,7 +35,6 @@ CHOICES = {
     "run_classifier": {
         # The columns or the task of a choice say that it is one.
         "problem_type": [kind for kind in labels.PROBLEM_TYPES if kind != "choice"],
-        "optimizer": run_plans._OPTIMIZERS,
         "layer_mix": (*layer_choices.COMBINATIONS, head_config.LEARNED),
         "head": head_config.HEADS,
     },

@@ -110,11 +110,11 @@ def test_streams_are_those_of_the_settings_or_of_the_network():
         dataclasses.replace(config, num_negative_samples=29), 30
     )
     assert own.unroll_steps == 3
-    assert settings.adagrad_settings(own) == {
+    assert settings.optimizer_settings(own) == {
         "clip_norm": 10.0,
         "gradient_factor": 3.0,
     }
-    assert read().adagrad_settings(own) == {}
+    assert read().optimizer_settings(own) == {}
     for arguments, size, message in (
         ("", 31, "--vocab_file has 31 words, but --bert_config_file has n_tokens_vo"),
         ("--num_negative_samples=30", 30, "a sample of 30 words (--num_negative_samp"),
