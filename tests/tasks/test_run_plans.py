@@ -13,7 +13,7 @@ from tasks import run_plans
 from tasks.settings import fields, training
 from tests import flags_page, other_values, tiny
 from training import layer_rates, model_directory
-from training.optimizers import adagrad, bert_adam
+from training.optimizers import adagrad, bert_adam, muon
 
 STRATEGY = tf.distribute.get_strategy()
 BERT = config.BertConfig(vocab_size=9)
@@ -94,6 +94,7 @@ def test_plan_without_a_step_or_of_no_score_is_refused(
         ("lamb", "--adam_bias_correction", bert_adam.BertLamb, True),
         ("gpt_adam", "", bert_adam.GptAdam, True),
         ("adagrad", "", adagrad.Adagrad, None),
+        ("muon", "--adam_bias_correction", muon.Muon, True),
     ],
 )
 def test_optimizer_is_the_named_one(name, flag, kind, corrects):

@@ -60,3 +60,15 @@ def test_losses_of_vectors_compare_the_rows_of_all_replicas():
         assert (losses[0] == pytest.approx(losses[1], rel=1e-4)) == (name != "alone")
         if name != "alone":
             assert two[name] == pytest.approx(results, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_muon_is_that_of_one_device_whatever_the_parts_of_a_batch():
+    one, two = run("muon", "muon_parts", "adam")
+    for path, expected in one["muon"].items():
+        if path.endswith("key/bias"):  # which has no gradient but rounding
+            continue
+        for other in (one["muon_parts"], two["muon"], two["muon_parts"]):
+            assert other[path] == pytest.approx(expected, rel=1e-3), path
+        if "/block_" in path and path.endswith("kernel"):
+            assert one["adam"][path] != pytest.approx(expected, rel=0.1), path

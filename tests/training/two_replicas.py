@@ -20,16 +20,27 @@ from modeling.configs import config
 from tests.training import steps
 from training import contrastive_step, layer_rates
 from training.distribution import devices
-from training.optimizers import bert_adam
+from training.optimizers import bert_adam, muon
 
 BATCH_SIZE = 4
 
 
-def train(strategy, build, objective, batches, rates, step=0, layers=None, **options):
+def train(
+    strategy,
+    build,
+    objective,
+    batches,
+    rates,
+    step=0,
+    layers=None,
+    optimizer=bert_adam.BertAdam,
+    **options,
+):
     with strategy.scope():
         keras.utils.set_random_seed(1)
-        model, adam = build(), bert_adam.BertAdam()
-        model.build()
+        model, adam = build(), optimizer()
+        if not model.built:
+            model.build()
         adam.layers = layers
         run = steps.make(model, objective, adam, strategy, **options)
     batches = devices.distributed(strategy, batches)
@@ -130,8 +141,8 @@ def losses_of_vectors(strategy):
     return results
 
 
-def sizes(strategy, depth, num_steps, layers=None):
-    """{path: sums of sizes of weights and moments} of a tagger."""
+def tagger_slots(strategy, depth, num_steps, **options):
+    """The slots of a tagger after some steps, and its weights before."""
     widths = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
     # XLA, which the gelu of training needs, takes its time.
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -140,14 +151,22 @@ def sizes(strategy, depth, num_steps, layers=None):
     ids = np.arange(6 * BATCH_SIZE, dtype=np.int32).reshape(BATCH_SIZE, 6) % 9
     features = {"input_ids": ids, "input_mask": np.ones_like(ids)}
     features |= {"segment_ids": 0 * ids, "label_ids": ids % 3}
-    slots, *_ = train(
-        strategy,
-        lambda: models.BertTagger(tiny, 3),
-        losses.tagger(),
-        steps.repeat(features),
-        [0.01] * num_steps,
-        layers=layers,
-    )
+    first = []
+
+    def build():
+        model = models.BertTagger(tiny, 3)
+        model.build()
+        first.extend(np.array(each) for each in model.trainable_variables)
+        return model
+
+    batches, rates = steps.repeat(features), [0.01] * num_steps
+    slots, *_ = train(strategy, build, losses.tagger(), batches, rates, **options)
+    return slots, first
+
+
+def sizes(strategy, depth, num_steps, **options):
+    """{path: sums of sizes of weights and moments} of a tagger."""
+    slots, _ = tagger_slots(strategy, depth, num_steps, **options)
     return {
         names.relative_path(variable): [
             float(np.abs(np.asarray(part)).sum()) for part in (variable, *moments)
@@ -156,13 +175,27 @@ def sizes(strategy, depth, num_steps, layers=None):
     }
 
 
+def moves(strategy, optimizer, **options):
+    """{path: how far a tagger's weights have moved in three steps}."""
+    slots, first = tagger_slots(strategy, 4, 3, optimizer=optimizer, **options)
+    return {
+        names.relative_path(variable): float(np.abs(np.asarray(variable) - start).sum())
+        for (variable, *_), start in zip(slots, first, strict=True)
+    }
+
+
 PARTS = {
     "seeds": dropout_seeds,
     "overflow": steps_with_an_overflow,
     "vectors": losses_of_vectors,
     # Blocks, which are traced once, begin one by one; the embeddings never do.
-    "layers": lambda strategy: sizes(strategy, 4, 5, layer_rates.LayerRates(0.5, 1)),
+    "layers": lambda strategy: sizes(
+        strategy, 4, 5, layers=layer_rates.LayerRates(0.5, 1)
+    ),
     "deep": lambda strategy: sizes(strategy, 4, 3),
+    "muon": lambda strategy: moves(strategy, muon.Muon),
+    "muon_parts": lambda strategy: moves(strategy, muon.Muon, micro_batches=2),
+    "adam": lambda strategy: moves(strategy, bert_adam.BertAdam),
     "describe": devices.describe,
 }
 

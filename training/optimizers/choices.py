@@ -12,6 +12,7 @@ OPTIMIZERS = {
     "lamb": ("bert_adam.BertLamb", "for batches of thousands"),
     "gpt_adam": ("bert_adam.GptAdam", "as in GPT"),
     "adagrad": ("adagrad.Adagrad", "for the pretraining of ELMo"),
+    "muon": ("muon.Muon", "for the matrices of hidden layers, with adam for the rest"),
 }
 
 
