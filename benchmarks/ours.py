@@ -25,7 +25,7 @@ from data_pipeline.batches import batching, sharing
 from modeling import contrastive, losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from serving import formats, runtimes
-from training import contrastive_step, inference, train_step
+from training import contrastive_step, inference, run_plan, train_step
 from training.distribution import devices
 from training.optimizers import bert_adam
 
@@ -87,9 +87,8 @@ def train(job):
     step_class = (
         contrastive_step.ContrastiveTrainStep if is_contrast else train_step.TrainStep
     )
-    run_steps = step_class(
-        model, adam, OBJECTIVES[job.head](), strategy, seed=1, jit_compile=False
-    )
+    plan = run_plan.Plan(output_dir="", seed=1, strategy=strategy)
+    run_steps = step_class(plan, model, adam, OBJECTIVES[job.head]())
     iterator = iter(devices.distributed(strategy, dataset_of(job)))
     rates = tf.fill([max(job.warm_up, job.steps)], 1e-5)
     step, scaling = tf.constant(0, tf.int64), train_step.Scaling.from_state({})

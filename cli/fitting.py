@@ -259,7 +259,7 @@ class FittedModel(Generic[OwnSettings]):
             with self._prepared(values, given) as (task, plan):
                 from training import driver, run_directory
 
-                with run_directory.held(plan.run):
+                with run_directory.held(plan):
                     outcome = driver.run_once(task, plan)
                 made = self._wrap(task, outcome.model, directory)
         except errors.Stopped:
@@ -669,7 +669,7 @@ class Embedder(FittedModel[EmbeddingSettings]):
             values = {"do_export": True, "output_dir": folder}
             values["max_seq_length"] = self._length
             with self._prepared(values, {}) as (task, plan):
-                model, path = task.make_model(), plan.run.init_checkpoint
+                model, path = task.make_model(), plan.init_checkpoint
                 with checkpoint.drawing_after():
                     model.build()
                     origin, _ = task.load_weights(

@@ -75,7 +75,7 @@ def prepare(settings: RatingSettings):
     scales: Any = Scales(given.shape[1])
     head = run_plans.find_head(settings, opened, "classifier")
     label_maps.follow(head, scales, "the ratings", trains=settings.do_train)
-    plan = run_plans.fine_tuning_settings(
+    plan = run_plans.fine_tuning_plan(
         settings,
         strategy,
         opened,
@@ -119,9 +119,9 @@ class RatingTask(driver.FineTuningTask):
             predictions=outputs["logits"], scores={"pearson": pearson}
         )
 
-    def predict(self, scored, current, step):
-        path = os.path.join(current.output_dir, file_names.TEST_PREDICTIONS)
-        if current.writes:
+    def predict(self, scored, plan, step):
+        path = os.path.join(plan.output_dir, file_names.TEST_PREDICTIONS)
+        if plan.writes:
             lines = (json.dumps(row) + "\n" for row in scored.predictions.tolist())
             atomic_files.write({path: lines})
         return scored.results("test")

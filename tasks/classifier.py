@@ -21,12 +21,12 @@ from modeling.features import attribution
 from serving import export, formats
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings.classifier import ClassifierSettings
-from training import checkpoints, driver, metrics, tensorboard
+from training import checkpoints, inference, metrics, run_plan, tensorboard
 
 
 def prepare(
     settings: ClassifierSettings,
-) -> tuple["ClassifierTask", driver.Settings]:
+) -> tuple["ClassifierTask", run_plan.Plan]:
     """The task, and how to do it; InputError for wrong input."""
     strategy = run_plans.set_up(settings)
     opened = networks.open_for_task(settings, settings.max_seq_length)
@@ -47,7 +47,7 @@ def prepare(
         pretrained.check_segments(config, files.config_file)
     data = soft_labels.with_unlabelled(data, rows_source)
     reading = run_plans.reading(settings, files, len(data.encode.text_names))
-    plan = run_plans.fine_tuning_settings(
+    plan = run_plans.fine_tuning_plan(
         settings,
         strategy,
         opened,
@@ -74,12 +74,12 @@ def open_teacher(settings: ClassifierSettings, data, plan):
     columns = soft_labels.order_classes(
         str(settings.teacher), head.classes, data.label_set
     )
-    keras.config.set_dtype_policy(plan.run.dtype_policy)  # as run.start does
-    with plan.run.strategy.scope():
+    keras.config.set_dtype_policy(plan.dtype_policy)  # as run.start does
+    with plan.strategy.scope():
         model = conversion.read(
             teacher.path, config, "classifier", teacher.weights
         ).model
-    predict, digest = plan.predictor(model), conversion.digest(model)
+    predict, digest = inference.predictor(plan, model), conversion.digest(model)
     encode = encoding.Encoder(teacher.tokenizer, length)
     return soft_labels.SoftLabels(data, encode, predict, digest, columns)
 
@@ -202,7 +202,7 @@ class ClassifierTask(fine_tuning.ScriptTask):
             chosen = order[: self.settings.explain]
         ascending = np.sort(chosen)
         weigh = functools.partial(attribution.token_weights, model)
-        predictor = plan.predictor(weigh, plan.eval_batch_size)
+        predictor = inference.predictor(plan, weigh, plan.eval_batch_size)
         outputs = predictor.rows(self.examples(split), ascending)
         places = np.searchsorted(ascending, chosen)
         outputs = {name: value[places] for name, value in outputs.items()}
@@ -210,8 +210,8 @@ class ClassifierTask(fine_tuning.ScriptTask):
         explanations = predictions.explain_rows(
             self._rows, vocab, decide, split, chosen, outputs
         )
-        if plan.run.writes:
-            path = os.path.join(plan.run.output_dir, file_names.EXPLANATIONS)
+        if plan.writes:
+            path = os.path.join(plan.output_dir, file_names.EXPLANATIONS)
             lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in explanations)
             atomic_files.write({path: lines})
             print(f"explanations: {path}")
@@ -221,7 +221,8 @@ class ClassifierTask(fine_tuning.ScriptTask):
         """Writes the vectors that the head reads, where a setting asks for it."""
         if not self.settings.write_projector:
             return
-        pooled = plan.predictor(
+        pooled = inference.predictor(
+            plan,
             lambda features, training: {"vectors": model.pool(features)},
             plan.eval_batch_size,
         )
@@ -230,22 +231,22 @@ class ClassifierTask(fine_tuning.ScriptTask):
             pooled,
             self.examples("dev"),
             columns,
-            plan.run.output_dir,
-            writes=plan.run.writes,
+            plan.output_dir,
+            writes=plan.writes,
         )
 
-    def predict(self, scored, current, step):
+    def predict(self, scored, plan, step):
         """Writes the predictions, also as a site takes them; returns scores."""
-        if current.writes:
+        if plan.writes:
             rows, name = self.data["test"], self._rows.submission
             others = dict(prediction_table.files(rows, scored))
             if name:
                 others[name] = predictions.submission_lines(name, rows, scored)
             predictions.write(
-                current.output_dir,
+                plan.output_dir,
                 rows,
                 scored,
-                writes_labels=not checkpoints.all_checkpoints(current.output_dir),
+                writes_labels=not checkpoints.all_checkpoints(plan.output_dir),
                 others=others,
             )
         return scored.results("test")

@@ -17,12 +17,12 @@ from modeling.features import head_config
 from serving import export, formats
 from tasks import embedding_rows, fine_tuning, networks, run_plans
 from tasks.settings.embedding import EmbeddingSettings
-from training import contrastive_step, driver
+from training import contrastive_step, inference, run_plan
 
 _DRAWS = 10  # of labelled rows, for --num_labelled
 
 
-def prepare(settings: EmbeddingSettings) -> tuple["EmbeddingTask", driver.Settings]:
+def prepare(settings: EmbeddingSettings) -> tuple["EmbeddingTask", run_plan.Plan]:
     """The task, and how to do it; InputError for wrong input."""
     strategy = run_plans.set_up(settings)
     opened = networks.open_for_task(settings, settings.max_seq_length)
@@ -33,7 +33,7 @@ def prepare(settings: EmbeddingSettings) -> tuple["EmbeddingTask", driver.Settin
     if settings.num_labelled and not settings.do_train:
         splits = ["train", *splits]
     data, findings = embedding_rows.load(settings, splits, opened.tokenizer, kept)
-    plan = run_plans.fine_tuning_settings(
+    plan = run_plans.fine_tuning_plan(
         settings,
         strategy,
         opened,
@@ -93,7 +93,7 @@ class EmbeddingTask(fine_tuning.ScriptTask):
         if not self.settings.num_labelled:
             return
         train, dev = self.data["train"], self.data["dev"]
-        vectors = plan.predictor(model)(train.examples())["vectors"]
+        vectors = inference.predictor(plan, model)(train.examples())["vectors"]
         accuracies = scores.few_labels(
             search.normalize(vectors),
             train.labels,
@@ -107,14 +107,14 @@ class EmbeddingTask(fine_tuning.ScriptTask):
         for name, values in accuracies.items():
             mean, deviation = (wording.score(values[key]) for key in values)
             print(f"  {name} of {count} rows a label = {mean} +- {deviation}")
-        if plan.run.writes:
-            path = os.path.join(plan.run.output_dir, file_names.FEW_LABELS)
+        if plan.writes:
+            path = os.path.join(plan.output_dir, file_names.FEW_LABELS)
             atomic_files.write_text(path, json.dumps(accuracies, indent=2) + "\n")
 
-    def predict(self, scored, current, step):
+    def predict(self, scored, plan, step):
         """Writes the vectors of the test rows; returns their scores."""
-        if current.writes:
-            path = os.path.join(current.output_dir, file_names.TEST_VECTORS)
+        if plan.writes:
+            path = os.path.join(plan.output_dir, file_names.TEST_VECTORS)
             text_ids = self.data["test"].text_ids
             np.savez(path, vectors=scored.predictions, text_ids=text_ids)
             print(f"vectors: {path}")

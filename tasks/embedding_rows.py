@@ -14,7 +14,7 @@ from serving import reranking
 from tasks import networks
 from tasks.settings import embedding
 from terminal import progress
-from training import contrastive_step, metrics
+from training import contrastive_step, inference, metrics
 
 _RERANKED_QUERIES = 16  # at a time
 _RANKS = ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10")
@@ -148,7 +148,7 @@ def _hint_at_labels(label_ids, batch_size):
 def with_teacher(settings: embedding.EmbeddingSettings, texts, plan):
     """A TextSplit with the vectors of its texts by the model in --teacher."""
     opened, length = networks.open_named(settings, "teacher", "text_encoder")
-    with plan.run.strategy.scope():
+    with plan.strategy.scope():
         built: Any = opened.build_stored("text_encoder")
     print(f"teacher: {built.report}")
     known = split.load(
@@ -159,7 +159,7 @@ def with_teacher(settings: embedding.EmbeddingSettings, texts, plan):
         prompts=tuple(built.modules.usual_prompts().values()),
         has_teacher=True,
     )
-    vectors = plan.predictor(built.model)(known.examples())["vectors"]
+    vectors = inference.predictor(plan, built.model)(known.examples())["vectors"]
     return dataclasses.replace(texts, teacher_vectors=vectors)
 
 

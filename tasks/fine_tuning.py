@@ -83,30 +83,30 @@ class ScriptTask(driver.FineTuningTask):
         return []
 
     def write_report(self, model, plan, outcome, *ended):
-        current, mix = plan.run, model.learned_mix()
+        mix = model.learned_mix()
         if mix:
             print(tensorboard.mix_line(mix))
         for rows in filter(None, (outcome.rows, outcome.tested)):
             run_report.print_scores(rows, self.kind)
         explanations = self.explain(model, outcome.rows, plan)
-        if not (plan.reports and current.writes):
+        if not (plan.reports and plan.writes):
             return
-        if outcome.results or current.trains:
+        if outcome.results or plan.trains:
             step, seconds = ended
             data = {k: dataclasses.asdict(v.summary()) for k, v in self.data.items()}
             named = self.kind, data, step, outcome.results, seconds
             run_report.write(
                 outcome.rows,
-                current.output_dir,
+                plan.output_dir,
                 defaults=plan.default_flags,
                 answer_flags=self.settings.that_change(fields.ANSWERS),
                 explanations=explanations,
                 tested=outcome.tested,
                 **{tensorboard.LAYER_MIX: mix},
-                **facts.collect(current, model, *named),
+                **facts.collect(plan, model, *named),
                 **self.more_facts,
             )
 
     def report_runs(self, plan):
-        if plan.reports and plan.run.writes:
-            run_report.write_all(plan.run.output_dir)
+        if plan.reports and plan.writes:
+            run_report.write_all(plan.output_dir)

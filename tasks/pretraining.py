@@ -22,11 +22,11 @@ from reports import run_report
 from serving import pretrained as served
 from tasks import networks, run_plans
 from tasks.settings.pretraining import PretrainingSettings
-from training import driver, facts, metrics, run_directory
+from training import driver, facts, metrics, run_directory, run_plan
 from training import run as training_run
 
 
-def prepare(settings: PretrainingSettings) -> tuple["Objective", driver.Settings]:
+def prepare(settings: PretrainingSettings) -> tuple["Objective", run_plan.Plan]:
     """The task of --objective, and how to do it; InputError for wrong input."""
     strategy = run_plans.set_up(settings)
     opened = networks.open_for_task(
@@ -41,24 +41,18 @@ def prepare(settings: PretrainingSettings) -> tuple["Objective", driver.Settings
     task = TASKS[settings.objective](settings, opened)
     if task.records:
         settings.check_eval_batch_size(task.records.held_out.count)
-    current = run_plans.make_settings(
+    plan = run_plans.make_plan(
         settings,
         strategy,
-        run_plans.pretraining_plan(settings),
         config=task.config.to_dict(),
         init_checkpoint=files.init_checkpoint,
-        length_flag="--num_train_steps",
         optimizer_settings=settings.optimizer_settings(task.config),
-    )
-    return task, driver.Settings(
-        run=current,
+        timetable=run_plans.pretraining_timetable(settings),
+        length_flag="--num_train_steps",
         evaluates=settings.do_eval,
-        exports=settings.do_export,
-        eval_batch_size=settings.eval_batch_size,
         max_eval_steps=settings.max_eval_steps or None,
-        reports=settings.write_report,
-        default_flags=settings.defaults(),
     )
+    return task, plan
 
 
 class Objective(driver.PretrainingTask):
@@ -105,15 +99,15 @@ class Objective(driver.PretrainingTask):
         }
 
     def write_report(self, model, plan, outcome, *ended):
-        if self.records and plan.reports and plan.run.writes:
+        if self.records and plan.reports and plan.writes:
             step, seconds = ended
             named = self.kind, self.records.summary(), step, outcome.results, seconds
             run_report.write(
                 None,
-                plan.run.output_dir,
+                plan.output_dir,
                 explanations=[],
                 defaults=plan.default_flags,
-                **facts.collect(plan.run, model, *named),
+                **facts.collect(plan, model, *named),
             )
 
     def export(self, model, output_dir):
@@ -278,7 +272,7 @@ def run(settings: PretrainingSettings) -> None:
     """What run_pretraining.py does."""
     task, plan = prepare(settings)
     explain = task.records.explain if task.records else lambda error: None
-    lost = training_run.lost_workers_named(plan.run.strategy)
-    with errors.named(explain), run_directory.held(plan.run), lost:
+    lost = training_run.lost_workers_named(plan.strategy)
+    with errors.named(explain), run_directory.held(plan), lost:
         driver.run_once(task, plan)
     print(f"output: {settings.output_dir}")

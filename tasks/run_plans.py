@@ -1,5 +1,6 @@
-"""Settings of runs that train, from those of a command."""
+"""Plans of runs that train, from the settings of a command."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -22,11 +23,10 @@ from training import (
     feature_cache,
     grid,
     layer_rates,
-    loop,
     model_directory,
     run,
     run_directory,
-    run_settings,
+    run_plan,
     schedule,
 )
 from training.optimizers import choices
@@ -35,10 +35,10 @@ Own = TypeVar("Own", bound=fine_tuning.FineTuning)
 _MOST_EXAMPLES = 2**31 - 1  # of all epochs together
 
 
-def plan(
+def timetable(
     settings: fine_tuning.FineTuning, num_examples: int, metrics: Sequence[str]
-) -> loop.Plan:
-    """The plan of a run over labelled rows, with the most important metric first.
+) -> run_plan.Timetable:
+    """The timetable of a run over labelled rows; the most important metric is first.
 
     Raises InputError if the examples make no step, or too many, or --best_metric is not
     a metric.
@@ -65,7 +65,7 @@ def plan(
             f"{', '.join(metrics)}",
         ),
     )
-    return plan_of_steps(
+    return timetable_of_steps(
         settings,
         num_train_steps,
         num_train_steps * settings.warmup_proportion,
@@ -74,18 +74,18 @@ def plan(
     )
 
 
-def plan_of_steps(
+def timetable_of_steps(
     settings: training.Training,
     num_train_steps: int,
     num_warmup_steps: float,
     best_metric: str = "",
     patience: int = 0,
-) -> loop.Plan:
-    """The plan of a run with a known number of steps."""
+) -> run_plan.Timetable:
+    """The timetable of a run with a known number of steps."""
     rate = schedule.SCHEDULES[settings.learning_rate_schedule](
         settings.learning_rate, num_train_steps, num_warmup_steps
     )
-    return loop.Plan(
+    return run_plan.Timetable(
         num_train_steps=num_train_steps,
         learning_rate=rate,
         save_steps=settings.save_checkpoints_steps,
@@ -98,8 +98,8 @@ def plan_of_steps(
     )
 
 
-def pretraining_plan(settings: PretrainingSettings) -> loop.Plan:
-    """The plan of pretraining; the last checkpoint counts, as in the original."""
+def pretraining_timetable(settings: PretrainingSettings) -> run_plan.Timetable:
+    """That of pretraining; the last checkpoint counts, as in the original."""
     if settings.do_train and settings.num_warmup_steps >= settings.num_train_steps:
         logging.warning(
             "--num_warmup_steps=%d is not less than --num_train_steps=%d, so the rate "
@@ -108,32 +108,35 @@ def pretraining_plan(settings: PretrainingSettings) -> loop.Plan:
             settings.num_train_steps,
             settings.learning_rate,
         )
-    return plan_of_steps(settings, settings.num_train_steps, settings.num_warmup_steps)
+    return timetable_of_steps(
+        settings, settings.num_train_steps, settings.num_warmup_steps
+    )
 
 
-def make_settings(
+def make_plan(
     settings: training.Training,
     strategy: Any,
-    plan: loop.Plan | None,
     *,
     config: Mapping[str, Any],
     init_checkpoint: str,
     optimizer_settings: Mapping[str, float] | None = None,
     **others: Any,
-) -> run_settings.Settings:
-    """Settings of any run; `config` is that of the network.
+) -> run_plan.Plan:
+    """The plan of any run; `config` is that of the network.
 
-    `optimizer_settings` are those that the task decides for its usual optimizer.
+    `optimizer_settings` are those that the task decides for its usual optimizer;
+    `others` are of the Plan.
     """
     optimizer = choices.kind(settings.optimizer)
-    return run_settings.Settings(
+    return run_plan.Plan(
         output_dir=str(settings.output_dir),
-        init_checkpoint=init_checkpoint,
         seed=settings.seed,
-        trains=settings.do_train,
-        overwrite=settings.overwrite_output_dir,
-        plan=plan,
         strategy=strategy,
+        init_checkpoint=init_checkpoint,
+        overwrite=settings.overwrite_output_dir,
+        trains=settings.do_train,
+        exports=settings.do_export,
+        reports=settings.write_report,
         jit_compile=device_setup.compiles(settings, strategy),
         dtype_policy=settings.dtype_policy,
         optimizer=functools.partial(
@@ -144,12 +147,14 @@ def make_settings(
         scales_loss=settings.mixed_precision == "float16",
         packs_sequences=settings.packs_sequences,
         max_to_keep=settings.keep_checkpoint_max,
+        eval_batch_size=settings.eval_batch_size,
         identity={
             "config": dict(config),
             **settings.that_change(fields.WEIGHTS),
             **(checkpoints.identity(init_checkpoint) if settings.do_train else {}),
         },
         flags=settings.values(),
+        default_flags=settings.defaults(),
         command=settings.command(),
         describe=settings.describe,
         **others,
@@ -201,7 +206,7 @@ def combined(settings: training.Training) -> list[Any]:
     return [settings.with_values(**values) for values in settings.combinations()]
 
 
-def fine_tuning_settings(
+def fine_tuning_plan(
     settings: fine_tuning.FineTuning,
     strategy: Any,
     opened: model_directory.ModelDirectory,
@@ -209,39 +214,38 @@ def fine_tuning_settings(
     num_examples: int,
     score_names: Sequence[str],
     has_head: bool = True,
-) -> driver.Settings:
-    """Settings of fine-tuning; score_names begin with the main one.
+) -> run_plan.Plan:
+    """The plan of fine-tuning; score_names begin with the main one.
 
     `has_head` is whether the network has trained layers above its own.
     """
     static = settings.has_static_shapes
+    cache = _feature_cache(settings)
 
-    def one_run(values: Mapping[str, Any]) -> run_settings.Settings:
+    def one_run(values: Mapping[str, Any]) -> run_plan.Plan:
         own = settings.with_values(**values)
-        return make_settings(
+        return make_plan(
             own,
             strategy,
-            plan(own, num_examples, score_names) if own.do_train else None,
             config=opened.config.to_dict(),
             init_checkpoint=opened.files.init_checkpoint,
+            timetable=timetable(own, num_examples, score_names)
+            if own.do_train
+            else None,
             layers=_layer_rates(own, opened.config, num_examples, has_head),
+            evaluates=own.evaluates,
+            predicts=own.do_predict,
+            group_by_length=own.group_by_length and not static,
+            pad_to=next(iter(own.lengths.values())) if static else None,
+            predict_batch_size=own.predict_batch_size,
+            feature_cache=cache,
         )
 
     combinations = grid.combine(settings.combinations(), one_run)
-    return driver.Settings(
-        run=one_run(combinations[0].values if combinations else {}),
+    return dataclasses.replace(
+        one_run(combinations[0].values if combinations else {}),
         seeds=settings.seed_numbers,
         combinations=combinations,
-        evaluates=settings.evaluates,
-        predicts=settings.do_predict,
-        exports=settings.do_export,
-        group_by_length=settings.group_by_length and not static,
-        pad_to=next(iter(settings.lengths.values())) if static else None,
-        eval_batch_size=settings.eval_batch_size,
-        predict_batch_size=settings.predict_batch_size,
-        reports=settings.write_report,
-        default_flags=settings.defaults(),
-        feature_cache=_feature_cache(settings),
     )
 
 
@@ -319,7 +323,7 @@ def export(
 
 
 def fine_tune(
-    prepare: Callable[[Own], tuple[driver.FineTuningTask, driver.Settings]],
+    prepare: Callable[[Own], tuple[driver.FineTuningTask, run_plan.Plan]],
     settings: Own,
 ) -> None:
     """Does the task that `prepare` makes, which reads and checks all input."""
@@ -329,8 +333,8 @@ def fine_tune(
         does = grid.run_grid
     elif plan.seeds:
         does = grid.run_with_seeds
-    lost = run.lost_workers_named(plan.run.strategy)
-    with run_directory.held(plan.run), lost:
+    lost = run.lost_workers_named(plan.strategy)
+    with run_directory.held(plan), lost:
         does(task, plan)
 
 

@@ -18,12 +18,12 @@ from serving import generation
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings import seq2seq as seq2seq_settings
 from tasks.settings.seq2seq import Seq2seqSettings
-from training import driver
+from training import run_plan
 
 _ROWS = 2**32  # a draw's seed holds --seed and the number of the row
 
 
-def prepare(settings: Seq2seqSettings) -> tuple["Seq2seqTask", driver.Settings]:
+def prepare(settings: Seq2seqSettings) -> tuple["Seq2seqTask", run_plan.Plan]:
     """The task, and how to do it; InputError for wrong input."""
     strategy = run_plans.set_up(settings)
     opened = networks.open_for_task(settings, takes_encoder_decoder=True)
@@ -45,7 +45,7 @@ def prepare(settings: Seq2seqSettings) -> tuple["Seq2seqTask", driver.Settings]:
     for split, pairs in data.items():  # of remote files, which `check` does not open
         if pairs.has_targets and split != "train":
             seq2seq_settings.check_scorers(paths[split])
-    plan = run_plans.fine_tuning_settings(
+    plan = run_plans.fine_tuning_plan(
         settings,
         strategy,
         opened,
@@ -147,9 +147,9 @@ class Seq2seqTask(fine_tuning.ScriptTask):
     def outcomes(self, split, scored):
         return results.outcomes(split, self.data[split], scored)
 
-    def predict(self, scored, current, step):
-        if current.writes:
-            paths = results.write_all(current.output_dir, self.data["test"], scored)
+    def predict(self, scored, plan, step):
+        if plan.writes:
+            paths = results.write_all(plan.output_dir, self.data["test"], scored)
             print("\n".join(f"predictions: {path}" for path in paths))
         return scored.results("test")
 

@@ -15,10 +15,10 @@ from modeling.checkpoints import pretrained
 from serving import formats, windowed
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings.squad import SquadSettings
-from training import driver, run_directory
+from training import run_directory, run_plan
 
 
-def prepare(settings: SquadSettings) -> tuple["SquadTask", driver.Settings]:
+def prepare(settings: SquadSettings) -> tuple["SquadTask", run_plan.Plan]:
     """The task, and how to do it; InputError for wrong input."""
     if settings.verbose_logging:  # shows answers that are not in their contexts
         logging.set_verbosity(logging.DEBUG)
@@ -40,7 +40,7 @@ def prepare(settings: SquadSettings) -> tuple["SquadTask", driver.Settings]:
         name: windows.load(name, read(settings, name), tokenizer, **settings.limits())
         for name in names
     }
-    plan = run_plans.fine_tuning_settings(
+    plan = run_plans.fine_tuning_plan(
         settings,
         strategy,
         opened,
@@ -73,7 +73,7 @@ class SquadTask(fine_tuning.ScriptTask):
     Args:
         data: windows.QuestionSplit of "train" and of "predict", which is dev and test.
         choice: how an answer is chosen.
-        pad_to: as of driver.Settings.
+        pad_to: as of run_plan.Plan.
     """
 
     kind = "question-answering"
@@ -103,13 +103,13 @@ class SquadTask(fine_tuning.ScriptTask):
     def results(self, scored):
         return dict(scored.scores)  # whose official names have no prefix
 
-    def predict(self, scored, current, step):
+    def predict(self, scored, plan, step):
         """Writes predictions.json and the files beside it; returns scores, if any."""
-        if current.writes:
+        if plan.writes:
             is_submitted = self.settings.task_name == "cmrc2018"
             submission = file_names.CMRC_SUBMISSION if is_submitted else ""
-            answer_choice.write(current.output_dir, scored.predictions, submission)
-            print(f"predictions: {current.output_dir}/{file_names.SQUAD_PREDICTIONS}")
+            answer_choice.write(plan.output_dir, scored.predictions, submission)
+            print(f"predictions: {plan.output_dir}/{file_names.SQUAD_PREDICTIONS}")
         if not scored.scores:
             print(
                 f"{self.settings.predict_file} has no right answers, so nothing is "
@@ -117,7 +117,7 @@ class SquadTask(fine_tuning.ScriptTask):
             )
             return {}
         results = {**scored.scores, "global_step": step}
-        run_directory.record(current, step, scored.scores, results)
+        run_directory.record(plan, step, scored.scores, results)
         return results
 
     def write_records(self, directory):

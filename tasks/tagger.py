@@ -11,10 +11,10 @@ from modeling import losses, models
 from serving import formats, windowed
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings.tagger import TaggerSettings
-from training import driver
+from training import run_plan
 
 
-def prepare(settings: TaggerSettings) -> tuple["TaggerTask", driver.Settings]:
+def prepare(settings: TaggerSettings) -> tuple["TaggerTask", run_plan.Plan]:
     """The task, and how to do it; InputError for wrong input."""
     strategy = run_plans.set_up(settings)
     opened = networks.open_for_task(settings, settings.max_seq_length)
@@ -37,7 +37,7 @@ def prepare(settings: TaggerSettings) -> tuple["TaggerTask", driver.Settings]:
         document_context=settings.document_context,
         **settings.limits(),
     )
-    plan = run_plans.fine_tuning_settings(
+    plan = run_plans.fine_tuning_plan(
         settings,
         strategy,
         opened,
@@ -90,10 +90,10 @@ class TaggerTask(fine_tuning.ScriptTask):
         scheme = self.classes.scheme
         return scores.outcomes(split, self.data[split], scored, scheme)
 
-    def predict(self, scored, current, step):
-        if current.writes:
+    def predict(self, scored, plan, step):
+        if plan.writes:
             sentences, scheme = self.data["test"].sentences, self.classes.scheme
-            names = scores.write_all(current.output_dir, sentences, scored, scheme)
+            names = scores.write_all(plan.output_dir, sentences, scored, scheme)
             print("\n".join(f"predictions: {name}" for name in names))
         return scored.results("test")
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from modeling import losses, models, pretrainers
 from modeling.configs import config
 from tasks import classifier
-from training import train_step
+from training import run_plan, train_step
 from training.optimizers import bert_adam
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -125,14 +125,8 @@ def test_step_enters_the_files_of_the_list(section, monkeypatch):
     model, optimizer = make_model(), bert_adam.BertAdam()
     model.build()
     optimizer.build(model.trainable_variables)
-    step = train_step.TrainStep(
-        model,
-        optimizer,
-        objective,
-        tf.distribute.get_strategy(),
-        seed=1,
-        jit_compile=False,
-    )
+    plan = run_plan.Plan(output_dir="", seed=1, strategy=tf.distribute.get_strategy())
+    step = train_step.TrainStep(plan, model, optimizer, objective)
     entered = entered_files(run_step, step, batch)
     entered -= entered_files(run_model, model, batch)
     check(section, entered, most_files=7)

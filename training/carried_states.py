@@ -95,8 +95,8 @@ class CarryingTrainStep(train_step.TrainStep):
     def _replica_gradients(self, batch, *arguments):
         return self._states.run(super()._replica_gradients, batch, *arguments)
 
-    def _part(self, number, *arguments):
-        results = super()._part(number, *arguments)
+    def _part(self, number, batch, **arguments):
+        results = super()._part(number, batch, **arguments)
         placed = {
             name: batch_parts.place_part(rows, number, self._micro_batches)
             for name, rows in results[STATES].items()

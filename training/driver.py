@@ -12,7 +12,7 @@ import os
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -30,59 +30,10 @@ from training import (
     loop,
     run,
     run_directory,
-    run_settings,
+    run_plan,
     train_step,
 )
 from training.distribution import devices
-
-
-class Combination(NamedTuple):
-    """One of the runs that a grid compares: {flag: value} that differ, and settings."""
-
-    values: Mapping[str, Any]
-    run: run_settings.Settings
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How to do a task, whatever it is.
-
-    Attributes:
-        seeds, combinations: for grid; without seeds that of `run`.
-        pad_to: length of every batch in tokens, or None for its longest text.
-        max_eval_steps: most batches of an evaluation of pretraining; None for all.
-        default_flags: {flag: value} of a command line without flags, for the report.
-        feature_cache: a feature_cache.FeatureCache for frozen networks, or None.
-        writes_records: whether a run writes its features, as FineTuningTask has them.
-    """
-
-    run: run_settings.Settings
-    seeds: Sequence[int] = ()
-    combinations: Sequence[Combination] = ()
-    evaluates: bool = False
-    predicts: bool = False
-    exports: bool = False
-    reports: bool = False
-    group_by_length: bool = True
-    pad_to: int | None = None
-    eval_batch_size: int = 8
-    predict_batch_size: int = 8
-    max_eval_steps: int | None = None
-    default_flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    feature_cache: Any = None
-    writes_records: bool = True
-
-    def predictor(
-        self, model: Callable[..., dict[str, Any]], batch_size: int | None = None
-    ) -> inference.Predictor:
-        """Runs a model, or any function of features and `training`, over rows."""
-        strategy, jit_compile = self.run.strategy, self.run.jit_compile
-        return inference.Predictor(
-            inference.predict_function(model, strategy, jit_compile=jit_compile),
-            strategy,
-            batch_size=batch_size or self.predict_batch_size,
-            pad_to=self.pad_to,
-        )
 
 
 @dataclasses.dataclass
@@ -146,7 +97,7 @@ class Task(abc.ABC):
         """Writes an export; returns its path."""
 
     def write_report(  # noqa: B027  not every task has one
-        self, model: Any, settings: Settings, outcome: Outcome, *ended: float
+        self, model: Any, plan: run_plan.Plan, outcome: Outcome, *ended: float
     ) -> None:
         """Writes the report of a run that has ended at a step, after some seconds."""
 
@@ -169,9 +120,7 @@ class FineTuningTask(Task):
         """Scores of a split by the model's outputs {name: [N, ...]}."""
 
     @abc.abstractmethod
-    def predict(
-        self, scored: Any, current: run_settings.Settings, step: int
-    ) -> dict[str, Any]:
+    def predict(self, scored: Any, plan: run_plan.Plan, step: int) -> dict[str, Any]:
         """Writes the predictions for "test"; returns results."""
 
     def outputs(self, model: Any) -> Callable[..., dict[str, Any]]:
@@ -194,13 +143,13 @@ class FineTuningTask(Task):
         """Pictures of `outcomes`, as tensorboard.Reporter.show takes them."""
         return {}
 
-    def show(self, model: Any, scored: Any, settings: Settings) -> None:
+    def show(self, model: Any, scored: Any, plan: run_plan.Plan) -> None:
         """Writes what else to look at of the dev rows."""
 
     def write_records(self, directory: str) -> None:
         """Writes features into a directory, as the original does."""
 
-    def report_runs(self, settings: Settings) -> None:
+    def report_runs(self, plan: run_plan.Plan) -> None:
         """Writes the report of several runs, of seeds or of a grid."""
 
     def trained_on(self) -> dict[str, Any]:
@@ -208,17 +157,15 @@ class FineTuningTask(Task):
         return {"data": self.splits["train"].digest(), **self.identity}
 
     def begin(
-        self, model: Any, settings: Settings
+        self, model: Any, plan: run_plan.Plan
     ) -> tuple["FineTuningTask", inference.CachedEvaluation]:
         """The task with the rows for this model, and what scores a split by it."""
-        if settings.run.writes and settings.writes_records:
-            self.write_records(settings.run.output_dir)
+        if plan.writes and plan.writes_records:
+            self.write_records(plan.output_dir)
         task = copy.copy(self)
-        if settings.feature_cache and not model.network.trainable:
-            task.splits = settings.feature_cache.add_states(
-                self.splits, model, settings
-            )
-        predictor = settings.predictor(self.outputs(model))
+        if plan.feature_cache and not model.network.trainable:
+            task.splits = plan.feature_cache.add_states(self.splits, model, plan)
+        predictor = inference.predictor(plan, self.outputs(model))
 
         def score(split: str, batch_size: int) -> outcomes_lib.Scored:
             name = "evaluating: batch" if split == "dev" else "predicting: batch"
@@ -231,40 +178,40 @@ class FineTuningTask(Task):
     def train(
         self,
         model: Any,
-        settings: Settings,
+        plan: run_plan.Plan,
         origin: str,
         evaluation: inference.CachedEvaluation,
     ) -> int:
         """Trains; leaves the last weights in place or, with evaluations, the best."""
-        current, examples = settings.run, self.splits["train"]
-        assert current.plan is not None and self.objective
+        examples = self.splits["train"]
+        assert plan.timetable is not None and self.objective
         order = examples.training_order(
-            batch_size=current.batch_size,
-            num_steps=current.plan.num_train_steps,
-            seed=current.seed,
-            group_by_length=settings.group_by_length,
+            batch_size=plan.batch_size,
+            num_steps=plan.timetable.num_train_steps,
+            seed=plan.seed,
+            group_by_length=plan.group_by_length,
         )
-        shares = current.micro_batches * current.strategy.num_replicas_in_sync
+        shares = plan.micro_batches * plan.strategy.num_replicas_in_sync
         num_rows = None
-        if current.packs_sequences and settings.pad_to:
+        if plan.packs_sequences and plan.pad_to:
             lengths = examples.sequence_lengths
-            num_rows = sharing.most_rows(lengths, order, settings.pad_to, shares)
+            num_rows = sharing.most_rows(lengths, order, plan.pad_to, shares)
 
         def batches_from(step: int) -> tf.data.Dataset:
-            batches = examples.batches(order[step:], settings.pad_to)
-            if not current.packs_sequences:
+            batches = examples.batches(order[step:], plan.pad_to)
+            if not plan.packs_sequences:
                 return batches
             return sharing.share_rows(batches, shares, num_rows)
 
         def evaluate() -> dict[str, Any]:
-            scored = evaluation("dev", settings.eval_batch_size)
+            scored = evaluation("dev", plan.eval_batch_size)
             losses = scored.losses
             mean = {} if losses is None else {loop.ROWS_LOSS: float(np.mean(losses))}
             return {**scored.scores, **mean}
 
         return run.train(
-            current,
-            run.Training(
+            plan,
+            loop.Training(
                 model=model,
                 origin=origin,
                 objective=self.objective,
@@ -280,49 +227,47 @@ class FineTuningTask(Task):
     def finish(
         self,
         model: Any,
-        settings: Settings,
+        plan: run_plan.Plan,
         evaluation: inference.CachedEvaluation,
         step: int,
     ) -> Outcome:
         """Evaluates and predicts; prints the results."""
-        current, splits, outcome = settings.run, self.splits, Outcome()
-        if settings.evaluates:
-            scored = evaluation.at(step, "dev", settings.eval_batch_size)
+        splits, outcome = self.splits, Outcome()
+        if plan.evaluates:
+            scored = evaluation.at(step, "dev", plan.eval_batch_size)
             outcome.results |= {**self.results(scored), "global_step": step}
             outcome.scores, outcome.rows = scored.scores, self.outcomes("dev", scored)
-            run_directory.record(current, step, outcome.scores, outcome.results)
-            self.show(model, scored, settings)
-            self._show_pictures(current, step, outcome.rows)
-        if settings.predicts:
+            run_directory.record(plan, step, outcome.scores, outcome.results)
+            self.show(model, scored, plan)
+            self._show_pictures(plan, step, outcome.rows)
+        if plan.predicts:
             split = "dev" if splits.get("dev") is splits["test"] else "test"
-            scored = evaluation.at(step, split, settings.predict_batch_size)
-            outcome.results |= self.predict(scored, current, step)
+            scored = evaluation.at(step, split, plan.predict_batch_size)
+            outcome.results |= self.predict(scored, plan, step)
             outcome.scores = outcome.scores or scored.scores
             rows = self.outcomes(split, scored)
             outcome.tested = rows if outcome.rows and split == "test" else None
             outcome.rows = outcome.rows or rows
             if split == "dev":
-                self._show_pictures(current, step, outcome.rows)
+                self._show_pictures(plan, step, outcome.rows)
         outcome.print_results()
         return outcome
 
-    def _show_pictures(
-        self, current: run_settings.Settings, step: int, rows: Any
-    ) -> None:
-        if current.writes:
-            run_directory.show(current, step, self.pictures(rows))
+    def _show_pictures(self, plan: run_plan.Plan, step: int, rows: Any) -> None:
+        if plan.writes:
+            run_directory.show(plan, step, self.pictures(rows))
 
-    def compare_export(self, path: str, settings: Settings, outcome: Outcome) -> None:
+    def compare_export(self, path: str, plan: run_plan.Plan, outcome: Outcome) -> None:
         """Prints, and adds to the results, scores of the dev rows by the export."""
-        if not settings.evaluates or (exported := self.open_export(path)) is None:
+        if not plan.evaluates or (exported := self.open_export(path)) is None:
             return
-        size = settings.eval_batch_size
+        size = plan.eval_batch_size
         # An export runs in this process alone, on no device of the strategy.
         predictor = inference.Predictor(
             functools.partial(self.outputs(exported), training=False),
             tf.distribute.get_strategy(),
             batch_size=size,
-            pad_to=settings.pad_to,
+            pad_to=plan.pad_to,
         )
         scores = self.score("dev", predictor(self.splits["dev"]), size).scores
         for name, value in scores.items():
@@ -355,20 +300,20 @@ class PretrainingTask(Task):
         return {**self.identity, "contents": contents}
 
     def begin(
-        self, model: Any, settings: Settings
+        self, model: Any, plan: run_plan.Plan
     ) -> tuple["PretrainingTask", inference.CachedEvaluation]:
         """The task, and a function that returns scores."""
         if not self.records:
             return self, inference.CachedEvaluation(dict)
         assert self.objective
-        strategy, jit_compile = settings.run.strategy, settings.run.jit_compile
-        size = devices.fitting_batch_size(settings.eval_batch_size, strategy)
+        strategy, jit_compile = plan.strategy, plan.jit_compile
+        size = devices.fitting_batch_size(plan.eval_batch_size, strategy)
         states = self._carried(model, size, strategy)
         function = inference.evaluate_function(
             model, self.objective, strategy, jit_compile=jit_compile, states=states
         )
-        count = self.records.num_evaluation_batches(size, settings.max_eval_steps)
-        limit = count if settings.max_eval_steps else None
+        count = self.records.num_evaluation_batches(size, plan.max_eval_steps)
+        limit = count if plan.max_eval_steps else None
         batches = functools.partial(self.records.evaluation_batches, size, limit)
 
         def evaluate() -> dict[str, Any]:
@@ -390,29 +335,29 @@ class PretrainingTask(Task):
     def train(
         self,
         model: Any,
-        settings: Settings,
+        plan: run_plan.Plan,
         origin: str,
         evaluation: inference.CachedEvaluation,
     ) -> int:
         """Trains to the last step of the plan; returns the step it reached."""
-        current, records = settings.run, self.records
-        assert current.plan is not None and records and self.objective
-        num_steps = current.plan.num_train_steps
-        order = current.batch_size, current.seed
+        records = self.records
+        assert plan.timetable is not None and records and self.objective
+        num_steps = plan.timetable.num_train_steps
+        order = plan.batch_size, plan.seed
 
         def batches_from(step: int) -> Callable[..., tf.data.Dataset]:
             def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
                 made = records.training_batches(*order, step, num_steps, context)
-                if not current.packs_sequences:
+                if not plan.packs_sequences:
                     return made
                 replicas = context.num_replicas_in_sync // context.num_input_pipelines
-                return sharing.share_rows(made, current.micro_batches * replicas)
+                return sharing.share_rows(made, plan.micro_batches * replicas)
 
             return batches
 
         return run.train(
-            current,
-            run.Training(
+            plan,
+            loop.Training(
                 model=model,
                 origin=origin,
                 objective=self.objective,
@@ -420,31 +365,31 @@ class PretrainingTask(Task):
                 evaluate=evaluation,
                 on_evaluated=evaluation.keep,
                 names=lambda step: records.batch_names(*order, step),
-                states=self._carried(model, current.batch_size, current.strategy),
+                states=self._carried(model, plan.batch_size, plan.strategy),
             ),
         )
 
     def finish(
         self,
         model: Any,
-        settings: Settings,
+        plan: run_plan.Plan,
         evaluation: inference.CachedEvaluation,
         step: int,
     ) -> Outcome:
         """Evaluates, writes eval_results.txt and prints its lines."""
-        outcome, current = Outcome(), settings.run
-        if not settings.evaluates:
+        outcome = Outcome()
+        if not plan.evaluates:
             return outcome
         outcome.scores = evaluation.at(step)
         outcome.results = {**outcome.scores, "global_step": step}
         outcome.print_results()
-        run_directory.record(current, step, outcome.scores, outcome.results)
-        if current.writes:
-            path = os.path.join(current.output_dir, file_names.EVAL_RESULTS)
+        run_directory.record(plan, step, outcome.scores, outcome.results)
+        if plan.writes:
+            path = os.path.join(plan.output_dir, file_names.EVAL_RESULTS)
             print(f"evaluation: {path}")
         return outcome
 
-    def compare_export(self, path: str, settings: Settings, outcome: Outcome) -> None:
+    def compare_export(self, path: str, plan: run_plan.Plan, outcome: Outcome) -> None:
         """An export of pretraining is the model."""
 
 
@@ -462,34 +407,28 @@ def check_finite(outputs: Mapping[str, np.ndarray], split: str) -> None:
             )
 
 
-def run_once(task: FineTuningTask | PretrainingTask, settings: Settings) -> Outcome:
+def run_once(task: FineTuningTask | PretrainingTask, plan: run_plan.Plan) -> Outcome:
     """Does a task with one seed and one combination of flags.
 
     Raises what run.start and run.train do.
     """
-    current, started = settings.run, time.monotonic()
-    model, origin, step = run.start(
-        current,
-        task.make_model,
-        task.load_weights,
-        identity=task.trained_on() if current.trains else {},
-        files=task.files,
-    )
-    task, evaluation = task.begin(model, settings)
-    if current.trains:
-        step = task.train(model, settings, origin, evaluation)
-    outcome = task.finish(model, settings, evaluation, step)
-    exports = settings.exports and current.writes
+    started = time.monotonic()
+    model, origin, step = run.start(plan, task)
+    task, evaluation = task.begin(model, plan)
+    if plan.trains:
+        step = task.train(model, plan, origin, evaluation)
+    outcome = task.finish(model, plan, evaluation, step)
+    exports = plan.exports and plan.writes
     if exports:
-        export = functools.partial(task.export, model, current.output_dir)
-        path = run_directory.export_once(current, step, export)
+        export = functools.partial(task.export, model, plan.output_dir)
+        path = run_directory.export_once(plan, step, export)
         print(f"exported: {path}")
-        task.compare_export(path, settings, outcome)
+        task.compare_export(path, plan, outcome)
     with progress.waiting("writing the report"):
         seconds = time.monotonic() - started
-        task.write_report(model, settings, outcome, step, seconds)
+        task.write_report(model, plan, outcome, step, seconds)
         if exports:
-            run_directory.end(current)
-    devices.wait_for_all(current.strategy, "write results and exports")
+            run_directory.end(plan)
+    devices.wait_for_all(plan.strategy, "write results and exports")
     outcome.model = model
     return outcome

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import export_formats, file_names, json_files, remote_files
-from training import run_settings
+from training import run_plan
 from training.distribution import devices, processor
 
 # Flags of training that a run's identity has not, or by another name.
@@ -20,7 +20,7 @@ _OF_TRAINING = ("num_train_epochs", "num_train_steps", "pretrained", "init_check
 
 
 def collect(
-    settings: run_settings.Settings,
+    plan: run_plan.Plan,
     model: Any,
     kind: str,
     data: Mapping[str, Any],
@@ -37,12 +37,12 @@ def collect(
         results: {name: number} of the result files.
         seconds: that the command took.
     """
-    directory = settings.output_dir
+    directory = plan.output_dir
     weights = f"{file_names.CHECKPOINT_PREFIX}-*.index"
-    where = devices.describe(settings.strategy).removeprefix("devices: ")
+    where = devices.describe(plan.strategy).removeprefix("devices: ")
     command: Any
     trained: dict[str, Any]
-    command, trained = settings.command, {"seed": settings.seed}
+    command, trained = plan.command, {"seed": plan.seed}
     path = os.path.join(directory, file_names.RUN)
     if tf.io.gfile.exists(path):  # what trained, which may be an earlier command
         record = json_files.read_object(path)
@@ -51,7 +51,7 @@ def collect(
         names = {*identity, *_OF_TRAINING}
         flags = record.get("flags", {}).items()
         trained |= {name: value for name, value in flags if name in names}
-        trained["seed"] = identity.get("seed", settings.seed)
+        trained["seed"] = identity.get("seed", plan.seed)
     return {
         "kind": kind,
         "data": data,
@@ -59,14 +59,14 @@ def collect(
         "results": dict(results),
         "seconds": round(seconds, 1),
         "date": datetime.date.today().isoformat(),
-        "trains": settings.trains,
-        "command": settings.command,
+        "trains": plan.trains,
+        "command": plan.command,
         "training_command": command,
-        "flags": {**settings.flags, **trained},
+        "flags": {**plan.flags, **trained},
         "has_weights": bool(remote_files.matching(directory, weights)),
         "exports": export_formats.of_run(directory),
         "environment": {
-            "precision": settings.describe(model),
+            "precision": plan.describe(model),
             "devices": where,
             "processor": processor.name() or platform.machine(),
             "system": platform.platform(),

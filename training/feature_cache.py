@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.batches import batching
-from training import driver, inference
+from training import inference, run_plan
 from training.distribution import devices
 
 AUTO = "auto"
@@ -40,7 +40,7 @@ class FeatureCache:
         self,
         splits: Mapping[str, batching.Examples],
         model: Any,
-        settings: driver.Settings,
+        plan: run_plan.Plan,
     ) -> Mapping[str, batching.Examples]:
         """The splits, whose batches have the states of a model with a frozen network.
 
@@ -63,21 +63,19 @@ class FeatureCache:
                 digest=rows.digest,
                 targets=rows.targets,
                 rows=rows,
-                states=functools.partial(
-                    self._find, network, model, settings, split, rows
-                ),
+                states=functools.partial(self._find, network, model, plan, split, rows),
                 reads_texts=model.source.reads_texts,
             )
             for key, (split, rows) in every.items()
         }
         return {split: wrapped[id(rows)] for split, rows in splits.items()}
 
-    def _find(self, network, model, settings, split, rows) -> tf.RaggedTensor:
+    def _find(self, network, model, plan, split, rows) -> tf.RaggedTensor:
         if network != self._network:  # another seed may draw another network
             self._states, self._network = {}, network
         key = rows.input_digest()
         if key not in self._states:
-            values = compute(model, settings, split, rows)
+            values = compute(model, plan, split, rows)
             with tf.device("CPU:0"):
                 self._states[key] = tf.RaggedTensor.from_row_lengths(
                     values, _counts(model, rows).ravel()
@@ -108,7 +106,7 @@ def _digest(model: Any) -> str:
 
 
 def compute(
-    model: Any, settings: driver.Settings, split: str, rows: batching.Examples
+    model: Any, plan: run_plan.Plan, split: str, rows: batching.Examples
 ) -> np.ndarray:
     """The states of all sequences end to end without padding, float32 [T, K, W].
 
@@ -121,13 +119,13 @@ def compute(
     def layer_states(batch, training):
         return {features.LAYER_STATES: model.source.layer_states(batch)}
 
-    strategy = settings.run.strategy
+    strategy = plan.strategy
     predict = inference.predict_function(
-        layer_states, strategy, jit_compile=settings.run.jit_compile
+        layer_states, strategy, jit_compile=plan.jit_compile
     )
-    size = devices.fitting_batch_size(settings.predict_batch_size, strategy, len(rows))
+    size = devices.fitting_batch_size(plan.predict_batch_size, strategy, len(rows))
     order = rows.evaluation_order(size)[::-1]  # the longest first, as to score
-    batches = rows.batches(order, settings.pad_to).map(_network_inputs)
+    batches = rows.batches(order, plan.pad_to).map(_network_inputs)
     name = f"frozen network, {split} rows: batch"
     outputs = inference.run_batches(predict, batches, strategy, name, len(order))
     for indices, output in zip(order, outputs, strict=True):

@@ -11,20 +11,19 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, json_files, wording
-from training import driver, metrics, run_directory, run_settings, tensorboard
+from training import driver, metrics, run_directory, run_plan, tensorboard
 
 SEEDS_FILE = "seeds.json"
 
 
-def run_with_seeds(task: driver.FineTuningTask, settings: driver.Settings) -> None:
+def run_with_seeds(task: driver.FineTuningTask, plan: run_plan.Plan) -> None:
     """Does a task with each seed; prints the scores and their deviations."""
 
-    def run_seed(current: run_settings.Settings) -> Mapping[str, Any]:
-        outcome = driver.run_once(task, dataclasses.replace(settings, run=current))
-        return outcome.results
+    def run_seed(own: run_plan.Plan) -> Mapping[str, Any]:
+        return driver.run_once(task, own).results
 
-    run_seeds(run_seed, settings.run, settings.seeds)
-    task.report_runs(settings)
+    run_seeds(run_seed, plan, plan.seeds)
+    task.report_runs(plan)
 
 
 def seed_directory(seed: int, output_dir: str) -> str:
@@ -33,8 +32,8 @@ def seed_directory(seed: int, output_dir: str) -> str:
 
 
 def run_seeds(
-    run_seed: Callable[[run_settings.Settings], Mapping[str, Any]],
-    common: run_settings.Settings,
+    run_seed: Callable[[run_plan.Plan], Mapping[str, Any]],
+    common: run_plan.Plan,
     seeds: Sequence[int],
     *,
     shows: bool = True,
@@ -76,15 +75,15 @@ def run_seeds(
 
 def combine(
     values_of_runs: Sequence[Mapping[str, Any]],
-    make_settings: Callable[[Mapping[str, Any]], run_settings.Settings],
-) -> list[driver.Combination]:
+    make_plan: Callable[[Mapping[str, Any]], run_plan.Plan],
+) -> list[run_plan.Combination]:
     """The runs with each of these {flag: value}, in directories of their own."""
     combinations = []
     for values in values_of_runs:
-        settings = make_settings(values)
-        directory = directory_of(values, settings.output_dir)
-        settings = dataclasses.replace(settings, output_dir=directory)
-        combinations.append(driver.Combination(values, settings))
+        plan = make_plan(values)
+        directory = directory_of(values, plan.output_dir)
+        plan = dataclasses.replace(plan, output_dir=directory)
+        combinations.append(run_plan.Combination(values, plan))
     return combinations
 
 
@@ -93,94 +92,109 @@ def directory_of(values: Mapping[str, Any], output_dir: str) -> str:
     return os.path.join(output_dir, ",".join(_assignments(values)))
 
 
-def run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
+def run_grid(task: driver.FineTuningTask, plan: run_plan.Plan) -> None:
     """Trains and scores each combination; then the best run predicts and exports.
 
     Each run resumes by its directory, so the same command goes on where one stopped. A
     run whose loss is not finite is out; errors.NotFinite is raised if all are.
     """
-    record = _Record(task, settings)
-    if settings.run.writes:
-        task.write_records(settings.run.output_dir)
-    # One copy of the features is enough.
-    settings = dataclasses.replace(settings, writes_records=False)
-    # Where nothing else scores a run, its predictions do.
-    predicts_each = settings.predicts and not settings.evaluates
-    each = dataclasses.replace(settings, predicts=predicts_each, exports=False)
-    count, number = len(settings.combinations) * max(1, len(settings.seeds)), 0
-
-    def run_one(combination: driver.Combination, current: run_settings.Settings) -> Any:
-        nonlocal number
-        number += 1
-        print(f"grid: run {number} of {count}: {current.output_dir}", flush=True)
-        assert current.plan is not None
-        values = {**combination.values, "seed": current.seed}
-        try:
-            outcome = driver.run_once(task, dataclasses.replace(each, run=current))
-        except errors.NotFinite as error:
-            entry: dict[str, Any] = {"results": {}, "score": None, "error": str(error)}
-            record.add(current, {"values": values, **entry})
-            raise
-        score = float(outcome.scores[current.plan.best_metric])
-        entry = {"results": _numbers(outcome.results), "score": _known(score)}
-        record.add(current, {"values": values, **entry})
-        return outcome.results, score
-
-    scores = [_score(run_one, each, settings.seeds) for each in settings.combinations]
-    best = _choose_best(settings, scores, record)
+    trials = _Trials(task, plan)
+    if plan.writes:
+        task.write_records(plan.output_dir)
+    scores = [trials.scores(each) for each in plan.combinations]
+    best = _choose_best(plan, scores, trials.record)
     last = dataclasses.replace(
-        settings,
-        run=dataclasses.replace(best, trains=False, plan=None),
+        best,
+        trains=False,
+        timetable=None,
         evaluates=False,
-        predicts=settings.predicts and not predicts_each,
+        predicts=plan.predicts and not trials.predicts,
+        exports=plan.exports,
+        writes_records=False,
     )
     if last.predicts or last.exports:
         driver.run_once(task, last)
-    task.report_runs(settings)
+    task.report_runs(plan)
 
 
-def _score(
-    run_one: Callable[..., Any], combination: driver.Combination, seeds: Sequence[int]
-) -> list[float]:
-    """The score with each seed; [] where a loss was not finite."""
-    scores: list[float] = []
+class _Trials:
+    """The runs of all combinations, one by one.
 
-    def run_seed(current: run_settings.Settings) -> Mapping[str, float]:
-        results, score = run_one(combination, current)
-        scores.append(score)
-        return results
+    Attributes:
+        predicts: whether each run predicts: where nothing else scores it, that does.
+    """
 
-    try:
-        if seeds:
-            run_seeds(run_seed, combination.run, seeds, shows=False)
-        else:
-            run_seed(combination.run)
-    except errors.NotFinite as error:
-        print(f"grid: out is {combination.run.output_dir}: {error}", flush=True)
-        return []
-    return scores
+    def __init__(self, task: driver.FineTuningTask, plan: run_plan.Plan):
+        self._task, self._plan = task, plan
+        self.record = _Record(task, plan)
+        self.predicts = plan.predicts and not plan.evaluates
+        self._count = len(plan.combinations) * max(1, len(plan.seeds))
+        self._number = 0
+
+    def scores(self, combination: run_plan.Combination) -> list[float]:
+        """The score with each seed; [] where a loss was not finite."""
+        made: list[float] = []
+
+        def run_seed(own: run_plan.Plan) -> Mapping[str, Any]:
+            results, score = self._run(combination.values, own)
+            made.append(score)
+            return results
+
+        try:
+            if self._plan.seeds:
+                run_seeds(run_seed, combination.plan, self._plan.seeds, shows=False)
+            else:
+                run_seed(combination.plan)
+        except errors.NotFinite as error:
+            print(f"grid: out is {combination.plan.output_dir}: {error}", flush=True)
+            return []
+        return made
+
+    def _run(
+        self, values: Mapping[str, Any], own: run_plan.Plan
+    ) -> tuple[Mapping[str, Any], float]:
+        """Does one run, and records how it ended; returns its results and score."""
+        self._number += 1
+        print(
+            f"grid: run {self._number} of {self._count}: {own.output_dir}", flush=True
+        )
+        assert own.timetable is not None
+        values = {**values, "seed": own.seed}
+        # One copy of the features is enough.
+        each = dataclasses.replace(
+            own, predicts=self.predicts, exports=False, writes_records=False
+        )
+        try:
+            outcome = driver.run_once(self._task, each)
+        except errors.NotFinite as error:
+            entry: dict[str, Any] = {"results": {}, "score": None, "error": str(error)}
+            self.record.add(own, {"values": values, **entry})
+            raise
+        score = float(outcome.scores[own.timetable.best_metric])
+        entry = {"results": _numbers(outcome.results), "score": _known(score)}
+        self.record.add(own, {"values": values, **entry})
+        return outcome.results, score
 
 
 class _Record:
     """grid.json: {directory: values, results and score} of all runs, and the best."""
 
-    def __init__(self, task: driver.FineTuningTask, settings: driver.Settings):
-        common = settings.run
-        self._directory, self._writes = common.output_dir, common.writes
-        self._path = os.path.join(common.output_dir, file_names.GRID)
-        varied = set().union(*(each.values for each in settings.combinations))
-        identity = {k: v for k, v in common.identity.items() if k not in varied}
+    def __init__(self, task: driver.FineTuningTask, plan: run_plan.Plan):
+        self._directory, self._writes = plan.output_dir, plan.writes
+        self._path = os.path.join(plan.output_dir, file_names.GRID)
+        varied = set().union(*(each.values for each in plan.combinations))
+        identity = {k: v for k, v in plan.identity.items() if k not in varied}
         self._identity = {**identity, **task.trained_on()}
         self._runs: dict[str, Any] = {}
-        if not common.overwrite and tf.io.gfile.exists(self._path):
+        if not plan.overwrite and tf.io.gfile.exists(self._path):
             run_directory.check_identity(
                 self._directory, file_names.GRID, self._identity
             )
             self._runs = dict(json_files.read_object(self._path)["runs"])
 
-    def add(self, current: run_settings.Settings, entry: Mapping[str, Any]) -> None:
+    def add(self, own: run_plan.Plan, entry: Mapping[str, Any]) -> None:
         """Stores how a run ended."""
-        self._runs[self.name(current)] = dict(entry)
+        self._runs[self.name(own)] = dict(entry)
         self.write({})
         if self._writes:
             values = [each["values"] for each in self._runs.values()]
@@ -189,7 +203,7 @@ class _Record:
                 for name in sorted(set().union(*values))
             }
             tensorboard.write_hparams(
-                current.output_dir,
+                own.output_dir,
                 entry["values"],
                 entry["results"],
                 self._directory,
@@ -203,37 +217,37 @@ class _Record:
         if self._writes:
             atomic_files.write_text(self._path, text)
 
-    def name(self, current: run_settings.Settings) -> str:
+    def name(self, own: run_plan.Plan) -> str:
         """A run's directory, relative to that of the grid."""
-        return os.path.relpath(current.output_dir, self._directory)
+        return os.path.relpath(own.output_dir, self._directory)
 
 
 def _choose_best(
-    settings: driver.Settings, scores: Sequence[Sequence[float]], record: _Record
-) -> run_settings.Settings:
+    plan: run_plan.Plan, scores: Sequence[Sequence[float]], record: _Record
+) -> run_plan.Plan:
     """Prints and records all scores; returns the best run of the best combination."""
     if not any(scores):
         raise errors.NotFinite(
             "the loss of every run of the grid was not finite; give --grid lower "
             "values of learning_rate"
         )
-    assert settings.run.plan is not None
-    metric = settings.run.plan.best_metric
+    assert plan.timetable is not None
+    metric = plan.timetable.best_metric
     sign = metrics.sign(metric)
     means = [sign * float(np.mean(each)) if each else -np.inf for each in scores]
     number = _largest(means)
     run_number = _largest(sign * np.array(scores[number]))
-    combination = settings.combinations[number]
-    best = combination.run
-    if settings.seeds:
-        seed = settings.seeds[run_number]
+    combination = plan.combinations[number]
+    best = combination.plan
+    if plan.seeds:
+        seed = plan.seeds[run_number]
         directory = seed_directory(seed, best.output_dir)
         best = dataclasses.replace(best, seed=seed, output_dir=directory)
-    for line in _table(settings.combinations, scores, metric, number):
+    for line in _table(plan.combinations, scores, metric, number):
         print(line)
     values = ", ".join(_assignments(combination.values))
     print(f"best: {values}; its best run is {best.output_dir}", flush=True)
-    pairs = zip(settings.combinations, scores, strict=True)
+    pairs = zip(plan.combinations, scores, strict=True)
     record.write(
         {
             "metric": metric,
@@ -276,7 +290,7 @@ def _numbers(results: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _table(
-    combinations: Sequence[driver.Combination],
+    combinations: Sequence[run_plan.Combination],
     scores: Sequence[Sequence[float]],
     metric: str,
     best: int,

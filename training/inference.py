@@ -13,7 +13,7 @@ import tensorflow as tf
 from data_pipeline.batches import batching, packing
 from modeling import losses
 from terminal import progress
-from training import carried_states, train_step
+from training import carried_states, run_plan, train_step
 from training.distribution import devices
 
 Function = Callable[[Any], dict[str, Any]]  # features of a batch -> its outputs
@@ -249,6 +249,20 @@ class Predictor:
     def _fitting(self, batch_size: int | None, num_rows: int) -> int:
         size = batch_size or self._batch_size
         return devices.fitting_batch_size(size, self._strategy, num_rows)
+
+
+def predictor(
+    plan: run_plan.Plan,
+    model: Callable[..., dict[str, Any]],
+    batch_size: int | None = None,
+) -> Predictor:
+    """Runs a model, or any function of features and `training`, over rows of a run."""
+    return Predictor(
+        predict_function(model, plan.strategy, jit_compile=plan.jit_compile),
+        plan.strategy,
+        batch_size=batch_size or plan.predict_batch_size,
+        pad_to=plan.pad_to,
+    )
 
 
 def objective_scores(

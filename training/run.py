@@ -1,19 +1,17 @@
 """Trains a model in its output directory: new, resumed, or with nothing left to do."""
 
 import contextlib
-import dataclasses
 import functools
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, wording
-from modeling import losses
+from contract import atomic_files, errors, file_names
 from modeling.checkpoints import checkpoint, google
 from terminal import progress
 from training import carried_states as carried_states_lib
@@ -22,141 +20,91 @@ from training import (
     interruption,
     loop,
     run_directory,
-    run_settings,
+    run_plan,
     tensorboard,
-    train_step,
 )
 from training.distribution import devices
 from training.optimizers import clipped
 
-_NAMED = 8  # examples of a batch, in a message
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Training:
-    """A model to train, and its batches.
-
-    Attributes:
-        origin: where the model's current weights come from, for the log.
-        batches_from: step -> the batches from that step on, for devices.distributed.
-        evaluate, on_evaluated: as in loop.Loop.
-        names: step -> how messages name the examples in its batch.
-        watched: returns the few numbers of the model to show while it is trained.
-        states: of a model that carries some from batch to batch.
-    """
-
-    model: keras.Model
-    origin: str
-    objective: losses.Objective
-    batches_from: Callable[[int], Any]
-    evaluate: Callable[[], dict[str, Any]] | None = None
-    on_evaluated: Callable[[int], None] = lambda step: None
-    names: Callable[[int], list[str]] = lambda step: []
-    watched: Callable[[], Mapping[str, float]] = dict
-    states: carried_states_lib.CarriedStates | None = None
-    make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
-
-
-def start(
-    settings: run_settings.Settings,
-    make_model: Callable[[], keras.Model],
-    load_weights: Callable[..., tuple[str, int]],
-    *,
-    identity: Mapping[str, Any],
-    files: Mapping[str, str],
-) -> tuple[keras.Model, str, int]:
+def start(plan: run_plan.Plan, task: Any) -> tuple[keras.Model, str, int]:
     """Makes the model of a run, and its directory.
 
     Clears Keras' session and sets its seed and dtype policy, in the whole process.
-    Returns the model, and the results of `load_weights`. Raises errors.InputError if
-    the directory holds another run, or weights of another model.
-
-    Args:
-        make_model: makes the model, unbuilt.
-        load_weights: model, path, `trains`, `resumes` -> origin of the weights, in
-            words, and the step they were trained for.
-        identity: what of the task must match to resume a run.
-        files: {name: text} to store beside the weights.
+    Returns the model, where its weights come from, in words, and the step they were
+    trained for. Raises errors.InputError if the directory holds another run, or weights
+    of another model. `task` is a driver.Task.
     """
     keras.utils.clear_session(free_memory=True)
-    keras.config.set_dtype_policy(settings.dtype_policy)
-    output_dir, trains = settings.output_dir, settings.trains
-    overwrite = settings.overwrite and trains
-    identity = (
-        {**settings.identity, **identity, "seed": settings.seed} if trains else {}
-    )
+    keras.config.set_dtype_policy(plan.dtype_policy)
+    output_dir, trains = plan.output_dir, plan.trains
+    overwrite = plan.overwrite and trains
+    identity: dict[str, Any] = {}
+    if trains:
+        identity = {**plan.identity, **task.trained_on(), "seed": plan.seed}
     resumes = run_directory.resumes(output_dir, identity, overwrite=overwrite)
     if trains:
         run_directory.check(
-            output_dir, overwrite=overwrite, files=files, flags=settings.flags
+            output_dir, overwrite=overwrite, files=task.files, flags=plan.flags
         )
     checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
-    devices.check_agreement(
-        settings.strategy, checksum, "model, data and output directory"
-    )
-    path = output_dir if resumes else settings.init_checkpoint
-    with settings.strategy.scope(), checkpoint.drawing_after():
+    devices.check_agreement(plan.strategy, checksum, "model, data and output directory")
+    path = output_dir if resumes else plan.init_checkpoint
+    with plan.strategy.scope(), checkpoint.drawing_after():
         # Here, where no other thread draws before `build` has.
-        keras.utils.set_random_seed(settings.seed)
-        model = make_model()
+        keras.utils.set_random_seed(plan.seed)
+        model = task.make_model()
         model.build()
-        origin, step = load_weights(model, path, trains=trains, resumes=resumes)
-    if trains and settings.writes:
+        origin, step = task.load_weights(model, path, trains=trains, resumes=resumes)
+    if trains and plan.writes:
         run_directory.begin(
             output_dir,
             overwrite=overwrite,
             resumes=resumes,
             identity=identity,
-            flags=settings.flags,
-            command=settings.command,
-            files=files,
+            flags=plan.flags,
+            command=plan.command,
+            files=task.files,
         )
-    elif settings.writes:
+    elif plan.writes:
         path = os.path.join(output_dir, file_names.EVAL_RESULTS)
         atomic_files.check_writable(path, f"--output_dir={output_dir}")
     if not trains:
         print(f"weights: {origin}")
-    devices.wait_for_all(settings.strategy, "ready the output directory")
+    devices.wait_for_all(plan.strategy, "ready the output directory")
     return model, origin, step
 
 
-def train(settings: run_settings.Settings, training: Training) -> int:
+def train(plan: run_plan.Plan, training: loop.Training) -> int:
     """Resumes the run's newest checkpoint, or starts with the model's weights.
 
     Returns the step of the weights that the model ends with: the last, or the best if
     the plan has a best metric. Raises what Loop.train does, and errors.InputError if no
     checkpoint can be read or written.
     """
-    plan = settings.plan
-    assert plan is not None
-    with settings.strategy.scope():
-        optimizer = settings.optimizer()
-        optimizer.layers = settings.layers
-        optimizer.build(training.model.trainable_variables)
-    model, states = training.model, training.states
-
-    def evaluate() -> dict[str, Any]:
-        assert training.evaluate is not None
-        with optimizer.evaluating():
-            return training.evaluate()
-
+    timetable, model, states = plan.timetable, training.model, training.states
+    assert timetable is not None
+    with plan.strategy.scope():
+        optimizer = plan.optimizer()
+        optimizer.layers = plan.layers
+        optimizer.build(model.trainable_variables)
     checkpoints = checkpoints_lib.RunCheckpoints(
-        settings.output_dir,
+        plan.output_dir,
         google.variables(model) | (states.in_checkpoints() if states else {}),
         optimizer,
-        max_to_keep=settings.max_to_keep,
-        writes=settings.writes,
+        max_to_keep=plan.max_to_keep,
+        writes=plan.writes,
     )
     with progress.waiting("restoring the checkpoint"):
         step, state = checkpoints.restore() or (0, {})
-        devices.check_agreement(settings.strategy, step, "the checkpoint to go on from")
-    _announce(settings, training, step)
+        devices.check_agreement(plan.strategy, step, "the checkpoint to go on from")
+    _announce(plan, training, step)
     watch = interruption.Interruption()
     reporter = tensorboard.Reporter(
-        settings.output_dir,
-        plan.num_train_steps,
+        plan.output_dir,
+        timetable.num_train_steps,
         step,
-        writes=settings.writes,
+        writes=plan.writes,
         watched=training.watched,
     )
     make_step = training.make_step
@@ -164,72 +112,58 @@ def train(settings: run_settings.Settings, training: Training) -> int:
         make_step = functools.partial(carried_states_lib.CarryingTrainStep, states)
     timed = tensorboard.TimedSteps(
         make_step(
-            training.model,
-            optimizer,
-            training.objective,
-            settings.strategy,
-            seed=settings.seed,
-            jit_compile=settings.jit_compile,
-            micro_batches=settings.micro_batches,
-            scales_loss=settings.scales_loss,
-            stop=watch.stop_requested,
+            plan, model, optimizer, training.objective, stop=watch.stop_requested
         ),
-        plan.profile_steps if settings.writes else (),
+        timetable.profile_steps if plan.writes else (),
         step,
-        settings.output_dir,
+        plan.output_dir,
         reporter.say,
     )
     all_steps = loop.Loop(
-        train_steps=timed,
         plan=plan,
+        training=training,
+        train_steps=timed,
         checkpoints=checkpoints,
         reporter=reporter,
         watch=watch,
-        evaluate=evaluate if training.evaluate and plan.evaluate_steps else None,
-        on_evaluated=training.on_evaluated,
-        name_batch=lambda step: wording.first_of(training.names(step), _NAMED),
-        scales_loss=settings.scales_loss,
-        # One worker cannot abort a collective operation.
-        raises=not devices.has_workers(settings.strategy),
+        evaluating=optimizer.evaluating,
     )
-    if plan.is_over(step, state) and not all_steps.is_due(step, state):
+    if timetable.is_over(step, state) and not all_steps.is_due(step, state):
         print(
-            f"nothing to train: step {step} of {plan.num_train_steps} is reached; raise"
-            f" {settings.length_flag}, or start again with --overwrite_output_dir"
+            f"nothing to train: step {step} of {timetable.num_train_steps} is reached; "
+            f"raise {plan.length_flag}, or start again with --overwrite_output_dir"
         )
-        return _use_best(settings, model, optimizer, {**state, "step": step})
-    state = _with_parts(settings, step, state)
-    run_directory.go_on(settings)
+        return _use_best(plan, model, optimizer, {**state, "step": step})
+    state = _with_parts(plan, step, state)
+    run_directory.go_on(plan)
     with (
-        _saving_ends_for_all(settings.strategy),
+        _saving_ends_for_all(plan.strategy),
         contextlib.closing(reporter),
         contextlib.closing(timed),
         watch,
     ):
         with all_steps.breaking_off():  # reading what they are made of may take long
-            batches = devices.distributed(
-                settings.strategy, training.batches_from(step)
-            )
+            batches = devices.distributed(plan.strategy, training.batches_from(step))
         reporter.begin()
         state = all_steps.train(batches, step, state)
         # All processes decide alike, whichever has been signalled since the last step.
-        if number := devices.gathered(settings.strategy, watch.number or 0).max():
+        if number := devices.gathered(plan.strategy, watch.number or 0).max():
             raise errors.Stopped(int(number))
-        devices.wait_for_all(settings.strategy, "save the last checkpoint")
-    return _use_best(settings, model, optimizer, state)
+        devices.wait_for_all(plan.strategy, "save the last checkpoint")
+    return _use_best(plan, model, optimizer, state)
 
 
 def _with_parts(
-    settings: run_settings.Settings, step: int, state: dict[str, Any]
+    plan: run_plan.Plan, step: int, state: dict[str, Any]
 ) -> dict[str, Any]:
     """The state with the parts of a batch, which dropout masks follow from.
 
     Prints if the run goes on with others than before, or with another schedule.
     """
-    assert settings.plan is not None
+    assert plan.timetable is not None
     parts = {
-        "replicas": settings.strategy.num_replicas_in_sync,
-        "micro_batches": settings.micro_batches,
+        "replicas": plan.strategy.num_replicas_in_sync,
+        "micro_batches": plan.micro_batches,
     }
     changes = [
         f"{state[name]} {name.replace('_', '-')} before and {count} now"
@@ -238,9 +172,9 @@ def _with_parts(
     ]
     if changes:
         print(f"dropout: other masks from step {step} on, with {', '.join(changes)}")
-    total = settings.plan.num_train_steps
+    total = plan.timetable.num_train_steps
     if (planned := state.get("num_train_steps", total)) != total:
-        rates = [state["learning_rate"], settings.plan.learning_rate(step)]
+        rates = [state["learning_rate"], plan.timetable.learning_rate(step)]
         before, now = (f"{rate:.3g}" for rate in rates)
         print(
             f"learning rate: the schedule is that of {total} steps now, and was that "
@@ -250,22 +184,22 @@ def _with_parts(
 
 
 def _use_best(
-    settings: run_settings.Settings,
+    plan: run_plan.Plan,
     model: keras.Model,
     optimizer: clipped.ClippedOptimizer,
     state: Mapping[str, Any],
 ) -> int:
     """Loads the weights of the best evaluation, if any; returns their step."""
-    best, plan = state.get("best_step"), settings.plan
+    best, timetable = state.get("best_step"), plan.timetable
     if not best:
         for variable, value in optimizer.evaluation_weights():
             variable.assign(value)
         return state["step"]
-    assert plan is not None
-    name, value = plan.best(state)
+    assert timetable is not None
+    name, value = timetable.best(state)
     print(f"best: step {best} with {name} {value:.4f}; used from here on")
     name = f"{file_names.CHECKPOINT_PREFIX}-{best}"
-    checkpoint.load(model, os.path.join(settings.output_dir, name))
+    checkpoint.load(model, os.path.join(plan.output_dir, name))
     return best
 
 
@@ -294,21 +228,21 @@ def lost_workers_named(strategy: tf.distribute.Strategy) -> Iterator[None]:
         ) from error
 
 
-def _announce(settings: run_settings.Settings, training: Training, step: int) -> None:
-    assert settings.plan is not None
-    share = settings.batch_size // settings.strategy.num_replicas_in_sync
+def _announce(plan: run_plan.Plan, training: loop.Training, step: int) -> None:
+    assert plan.timetable is not None
+    share = plan.batch_size // plan.strategy.num_replicas_in_sync
     parts = ""
-    if settings.micro_batches > 1:
-        parts = f" in {settings.micro_batches} micro-batches"
+    if plan.micro_batches > 1:
+        parts = f" in {plan.micro_batches} micro-batches"
     origin = training.origin
     if step:
-        path = f"{settings.output_dir}/{file_names.CHECKPOINT_PREFIX}-{step}"
+        path = f"{plan.output_dir}/{file_names.CHECKPOINT_PREFIX}-{step}"
         origin = f"{path} with its moments (resumed)"
-    print(devices.describe(settings.strategy))
+    print(devices.describe(plan.strategy))
     print(
-        f"precision: {settings.describe(training.model)}; "
-        f"XLA: {'on' if settings.jit_compile else 'off'}; "
-        f"batch: {settings.batch_size}, {share} per replica{parts}"
+        f"precision: {plan.describe(training.model)}; "
+        f"XLA: {'on' if plan.jit_compile else 'off'}; "
+        f"batch: {plan.batch_size}, {share} per replica{parts}"
     )
     print(f"weights: {origin}")
-    print(f"training: step {step} to {settings.plan.num_train_steps}", flush=True)
+    print(f"training: step {step} to {plan.timetable.num_train_steps}", flush=True)

@@ -19,7 +19,7 @@ from contract import (
     remote_files,
     wording,
 )
-from training import checkpoints, facts, run_settings, tensorboard
+from training import checkpoints, facts, run_plan, tensorboard
 
 _EXPORTING = "exporting.json"  # what a command exports, until it ends
 # What runs write, as patterns below their directory, and all that
@@ -192,15 +192,15 @@ def clear(directory: str) -> None:
             tf.io.gfile.rmtree(path)
 
 
-def held(settings: run_settings.Settings) -> contextlib.AbstractContextManager[None]:
+def held(plan: run_plan.Plan) -> contextlib.AbstractContextManager[None]:
     """Keeps other trainings out of the directory; an evaluation goes on beside one.
 
     Entering it raises InputError where another process trains there.
 
     Differs from google-research/bert: there both remove and mix checkpoints.
     """
-    directory = settings.output_dir
-    if settings.trains and settings.writes:
+    directory = plan.output_dir
+    if plan.trains and plan.writes:
         return locks.directory(directory, f"--output_dir={directory}")
     return contextlib.nullcontext()
 
@@ -230,15 +230,15 @@ def begin(
         _write_record(directory, identity, flags, command)
 
 
-def go_on(settings: run_settings.Settings) -> None:
+def go_on(plan: run_plan.Plan) -> None:
     """Puts into run.json the flags that a run trains with from here on.
 
     To the identity it adds what earlier versions did not count.
     """
-    path = os.path.join(settings.output_dir, file_names.RUN)
-    if settings.writes and tf.io.gfile.exists(path):
-        identity = {**settings.identity, **_identity(path)}
-        _write_record(settings.output_dir, identity, settings.flags, settings.command)
+    path = os.path.join(plan.output_dir, file_names.RUN)
+    if plan.writes and tf.io.gfile.exists(path):
+        identity = {**plan.identity, **_identity(path)}
+        _write_record(plan.output_dir, identity, plan.flags, plan.command)
 
 
 def _write_record(
@@ -255,13 +255,11 @@ def _write_record(
     atomic_files.write_text(os.path.join(directory, file_names.RUN), text)
 
 
-def export_once(
-    settings: run_settings.Settings, step: int, export: Callable[[], str]
-) -> str:
+def export_once(plan: run_plan.Plan, step: int, export: Callable[[], str]) -> str:
     """Exports; or returns what the same command has exported, if it was killed then."""
-    path = os.path.join(settings.output_dir, _EXPORTING)
-    versions = remote_files.matching(settings.output_dir, "export*/[0-9]*")
-    begun = {"command": settings.command, "step": step, "before": versions}
+    path = os.path.join(plan.output_dir, _EXPORTING)
+    versions = remote_files.matching(plan.output_dir, "export*/[0-9]*")
+    begun = {"command": plan.command, "step": step, "before": versions}
     earlier = json_files.read_object(path) if tf.io.gfile.exists(path) else {}
     before = earlier.get("before", versions)
     new = set(versions) - set(before)
@@ -271,9 +269,9 @@ def export_once(
     return export()
 
 
-def end(settings: run_settings.Settings) -> None:
+def end(plan: run_plan.Plan) -> None:
     """From here on the same command exports anew."""
-    atomic_files.remove(os.path.join(settings.output_dir, _EXPORTING))
+    atomic_files.remove(os.path.join(plan.output_dir, _EXPORTING))
 
 
 def write_results(path: str, results: Mapping[str, Any]) -> None:
@@ -284,7 +282,7 @@ def write_results(path: str, results: Mapping[str, Any]) -> None:
 
 
 def record(
-    settings: run_settings.Settings,
+    plan: run_plan.Plan,
     step: int,
     scores: Mapping[str, Any],
     results: Mapping[str, Any],
@@ -294,9 +292,9 @@ def record(
     Weights of an earlier step than the run's last, such as its best, add no points to
     the curves: after a step back TensorBoard drops the points in between.
     """
-    if not settings.writes:
+    if not plan.writes:
         return
-    directory = settings.output_dir
+    directory = plan.output_dir
     newest = checkpoints.all_checkpoints(directory)[-1:]
     goes_back = any(step < checkpoints.step_of(prefix) for prefix in newest)
     reporter = tensorboard.Reporter(directory, step)
@@ -306,8 +304,8 @@ def record(
         write_results(os.path.join(directory, file_names.EVAL_RESULTS), results)
 
 
-def show(settings: run_settings.Settings, step: int, shown: Mapping[str, Any]) -> None:
+def show(plan: run_plan.Plan, step: int, shown: Mapping[str, Any]) -> None:
     """Writes what Reporter.show takes to TensorBoard; InputError if that fails."""
-    reporter = tensorboard.Reporter(settings.output_dir, step)
+    reporter = tensorboard.Reporter(plan.output_dir, step)
     with contextlib.closing(reporter):
         reporter.show("eval", step, shown)

@@ -165,7 +165,7 @@ class TimedSteps:
     """A TrainStep that announces its first step, and traces those of --profile_steps.
 
     The first call does one step: it compiles, so nobody can tell before how long the
-    others take. Calls have to end at both steps of a trace, as those of loop.Plan do.
+    others take. Calls have to end at both steps of a trace, as those of a Timetable do.
     Close it after the last.
 
     Args:

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from contract import errors, features
 from modeling import losses
-from training import batch_parts, gradients_tf
+from training import batch_parts, gradients_tf, run_plan
 from training.optimizers import clipped
 
 FIRST_SCALE = 2.0**15
@@ -68,37 +68,34 @@ class TrainStep:
     """The compiled function that does training steps.
 
     Args:
+        plan: has the strategy, the seed of dropout, beside step, replica, micro-batch
+            and place in the network, and `micro_batches`, equal parts of a replica's
+            batch whose gradients are summed before the one update. With `scales_loss`,
+            for float16, a step that overflows changes no weight.
         model: called as model(features, training=True, seed=...).
         optimizer: built on the trainable variables.
         objective: the loss is the sum over its parts of total / count.
-        seed: of dropout, with step, replica, micro-batch and place in the network.
-        micro_batches: equal parts of a replica's batch whose gradients are summed
-            before the one update.
-        scales_loss: for float16; a step that overflows changes no weight.
         stop: float32 variable of this process, not 0 when asked to stop. If any process
             has it set, all end the call after the same step.
     """
 
     def __init__(
         self,
+        plan: run_plan.Plan,
         model: Any,
         optimizer: clipped.ClippedOptimizer,
         objective: losses.Objective,
-        strategy: tf.distribute.Strategy,
         *,
-        seed: int,
-        jit_compile: bool,
-        micro_batches: int = 1,
-        scales_loss: bool = False,
         stop: tf.Variable | None = None,
     ):
         self._model, self._optimizer = model, optimizer
         self._variables = [each.value for each in model.trainable_variables]
-        self._objective, self._strategy = objective, strategy
-        self._replicas = strategy.num_replicas_in_sync
-        self._seed, self._micro_batches = seed, micro_batches
-        self._scales_loss, self._stop = scales_loss, stop
-        is_alone = self._replicas == micro_batches == 1
+        self._objective, self._strategy = objective, plan.strategy
+        self._replicas = plan.strategy.num_replicas_in_sync
+        self._seed, self._micro_batches = plan.seed, plan.micro_batches
+        self._scales_loss, self._stop = plan.scales_loss, stop
+        jit_compile = plan.jit_compile
+        is_alone = self._replicas == self._micro_batches == 1
         self._keeps_slices = optimizer.supports_sparse and is_alone and not jit_compile
         self._compiled_gradients = graph_function(
             self._gradients, jit_compile=True if jit_compile else None
@@ -204,17 +201,16 @@ class TrainStep:
 
     def _replica_gradients(self, batch, counts, first_seed, step, scale):
         """`_gradients` of a replica's batch, summed over its micro-batches."""
-
-        def part(number, micro_batch):
-            dropout_seed = tf.stack([first_seed + number, step])
-            return self._part(number, micro_batch, counts, dropout_seed, scale)
-
+        seeds = first_seed, step
+        part = functools.partial(self._part, counts=counts, seeds=seeds, scale=scale)
         if self._micro_batches == 1:
             return part(0, batch)
         return sum_of_parts(part, batch, self._micro_batches)
 
-    def _part(self, number, batch, counts, dropout_seed, scale):
+    def _part(self, number, batch, *, counts, seeds, scale):
         """`_gradients` of the micro-batch of this number."""
+        first_seed, step = seeds
+        dropout_seed = tf.stack([first_seed + number, step])
         return self._compiled_gradients(batch, counts, dropout_seed, scale)
 
     def _gradients(self, batch, counts, dropout_seed, scale):

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from training import train_step
+from training import run_plan, train_step
 from training.optimizers import bert_adam
 
 
@@ -19,9 +19,17 @@ def make(
     """A step that trains the model, by default with Adam on one device."""
     optimizer = optimizer or bert_adam.BertAdam()
     optimizer.build(model.trainable_variables)
+    stop = options.pop("stop", None)
+    return kind(
+        plan(strategy=strategy, **options), model, optimizer, objective, stop=stop
+    )
+
+
+def plan(output_dir="", *, strategy=None, **options):
+    """The plan of a run on one device, without training."""
     strategy = strategy or tf.distribute.get_strategy()
-    options = {"seed": 1, "jit_compile": False, **options}
-    return kind(model, optimizer, objective, strategy, **options)
+    options = {"seed": 1, "batch_size": 8, **options}
+    return run_plan.Plan(output_dir=str(output_dir), strategy=strategy, **options)
 
 
 def call(run, batches, rates, *, step=0, count=None, scaling=None):

@@ -10,7 +10,6 @@ from modeling import contrastive, text_encoder
 from modeling.configs import config
 from tests.training import steps
 from training import contrastive_step, train_step
-from training.optimizers import bert_adam
 
 BERT = config.BertConfig(
     vocab_size=61,
@@ -44,11 +43,8 @@ def make(kind, *, micro_batches=1, **changes):
     model = text_encoder.TextEncoder(dataclasses.replace(BERT, **changes))
     model.build()
     objective = contrastive.in_batch_negatives(20.0, scope=contrastive_step.scope())
-    optimizer = bert_adam.BertAdam()
-    optimizer.build(model.trainable_variables)
-    strategy = tf.distribute.get_strategy()
-    options = {"seed": 1, "jit_compile": False, "micro_batches": micro_batches}
-    return model, objective, kind(model, optimizer, objective, strategy, **options)
+    run = steps.make(model, objective, kind=kind, micro_batches=micro_batches)
+    return model, objective, run
 
 
 def train(kind, **options):

@@ -6,22 +6,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from contract import errors, outcomes
-from training import driver, grid, loop, run_settings
-
-
-def settings(output_dir, **changes):
-    return run_settings.Settings(
-        output_dir=str(output_dir),
-        seed=1,
-        plan=None,
-        strategy=tf.distribute.get_strategy(),
-        optimizer=None,
-        batch_size=8,
-        **changes,
-    )
+from tests.training import steps
+from training import driver, grid, loop, run_plan
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -41,7 +29,7 @@ def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
         calls.append((current.seed, current.output_dir))
         return {"eval_accuracy": np.float32(current.seed / 4), "global_step": 10}
 
-    grid.run_seeds(run_seed, settings(tmp_path), [1, 2, 3])
+    grid.run_seeds(run_seed, steps.plan(tmp_path), [1, 2, 3])
     assert calls == [(seed, f"{tmp_path}/seed-{seed}") for seed in (1, 2, 3)]
     record = json.loads((tmp_path / "seeds.json").read_text("utf-8"))
     assert record["summary"]["eval_accuracy"] == {"mean": 0.5, "deviation": 0.25}
@@ -59,12 +47,12 @@ def test_evaluations_of_training_have_the_mean_loss_of_their_rows(tmp_path):
     scored = outcomes.Scored(
         predictions=(), scores={"f1": 0.5}, losses=np.array([1.0, 4.0])
     )
-    plan = loop.Plan(num_train_steps=1, learning_rate=float, save_steps=1)
+    table = run_plan.Timetable(num_train_steps=1, learning_rate=float, save_steps=1)
     task = mock.Mock(splits={"train": mock.MagicMock()})
     passed = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver.run, "train", lambda _, training: passed.append(training))
-        how = driver.Settings(run=dataclasses.replace(settings(tmp_path), plan=plan))
+        how = steps.plan(tmp_path, timetable=table)
         evaluation = mock.Mock(return_value=scored)
         driver.FineTuningTask.train(task, mock.Mock(), how, "", evaluation)
         assert passed[0].evaluate() == {"f1": 0.5, loop.ROWS_LOSS: 2.5}

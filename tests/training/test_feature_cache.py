@@ -10,7 +10,8 @@ import tensorflow as tf
 from data_pipeline.batches import batching, packing
 from modeling import models
 from modeling.features import head_config
-from training import driver, feature_cache, run_settings
+from tests.training import steps
+from training import feature_cache
 
 ROWS = 11
 
@@ -52,16 +53,8 @@ class Work:
         self.computed = []
 
     def batches(self, model, *, size=4, pad_to=None, **splits):
-        current = run_settings.Settings(
-            output_dir="",
-            seed=1,
-            plan=None,
-            strategy=tf.distribute.get_strategy(),
-            optimizer=None,
-            batch_size=size,
-        )
-        settings = driver.Settings(run=current, predict_batch_size=3)
-        wrapped = self.cache.add_states(splits, model, settings)
+        plan = steps.plan(batch_size=size, predict_batch_size=3)
+        wrapped = self.cache.add_states(splits, model, plan)
         return {
             split: list(examples.batches(examples.evaluation_order(size), pad_to))
             for split, examples in wrapped.items()

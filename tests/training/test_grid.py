@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from contract import errors
 from tests import killed
-from training import driver, grid, loop, run_settings
+from tests.training import steps
+from training import driver, grid, run_plan
 
 RATES = (1e-3, 2e-3)
 
@@ -24,17 +25,14 @@ class Trials:
         self.done = []
         self.records = []
 
-    def run_once(self, task, settings):
-        current = settings.run
-        assert not settings.writes_records  # the grid has written its copy
-        rate = current.flags["learning_rate"]
+    def run_once(self, task, plan):
+        assert not plan.writes_records  # the grid has written its copy
+        rate = plan.flags["learning_rate"]
         wanted = [
-            name
-            for name in ("evaluates", "predicts", "exports")
-            if getattr(settings, name)
+            name for name in ("evaluates", "predicts", "exports") if getattr(plan, name)
         ]
-        self.done.append((rate, current.seed, current.trains, *wanted))
-        score = self.scores.get((rate, current.seed), 0.5)
+        self.done.append((rate, plan.seed, plan.trains, *wanted))
+        score = self.scores.get((rate, plan.seed), 0.5)
         if score is None:
             raise errors.NotFinite("the loss is nan at step 3")
         return driver.Outcome(
@@ -43,18 +41,14 @@ class Trials:
         )
 
     def __call__(self, rates=RATES, *, seeds=(), metric="f1", rows="a", **changes):
-        common = run_settings.Settings(
-            output_dir=str(self.place),
-            seed=1,
-            plan=loop.Plan(
+        common = steps.plan(
+            self.place,
+            timetable=run_plan.Timetable(
                 num_train_steps=4,
                 learning_rate=lambda step: 0.0,
                 save_steps=4,
                 best_metric=metric,
             ),
-            strategy=tf.distribute.get_strategy(),
-            optimizer=None,
-            batch_size=8,
             overwrite=changes.pop("overwrite", False),
             identity={"train_batch_size": changes.pop("batch", 8)},
         )
@@ -63,19 +57,19 @@ class Trials:
             write_records=self.records.append,
             trained_on=lambda: {"data": rows},
         )
-        settings = driver.Settings(
-            run=common,
+        common = dataclasses.replace(common, **{"evaluates": True, **changes})
+        plan = dataclasses.replace(
+            common,
             seeds=seeds,
             combinations=grid.combine(
                 [{"learning_rate": rate} for rate in rates],
                 lambda values: dataclasses.replace(common, flags=values),
             ),
-            **{"evaluates": True, **changes},
         )
         self.done.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(driver, "run_once", self.run_once)
-            grid.run_grid(task, settings)
+            grid.run_grid(task, plan)
         return json.loads((self.place / "grid.json").read_text())
 
 

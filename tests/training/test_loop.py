@@ -8,11 +8,13 @@ import time
 import pytest
 
 from contract import errors
-from training import interruption, loop, train_step
+from tests.training import steps
+from training import interruption, loop, run_plan, train_step
+from training.distribution import devices
 
 
-def plan(num_train_steps=10, save_steps=4, log_steps=100, **changes):
-    return loop.Plan(
+def table(num_train_steps=10, save_steps=4, log_steps=100, **changes):
+    return run_plan.Timetable(
         num_train_steps=num_train_steps,
         learning_rate=lambda step: step / 16,  # exact in float32
         save_steps=save_steps,
@@ -75,18 +77,23 @@ class Stage:
         score = self.scores.pop(0)
         return {"accuracy": score() if callable(score) else score}
 
-    def run(self, run_plan, step=0, state=None, evaluates=False, **changes):
-        self.num_rates = min(run_plan.log_steps, run_plan.max_steps_per_call)
-        what = {
-            "train_steps": self.train_steps,
-            "plan": run_plan,
-            "checkpoints": self,
-            "reporter": self,
-            "evaluate": self.evaluate if evaluates else None,
-        }
-        self.final = loop.Loop(**{**what, **changes}).train(
-            range(step, 1000), step, state or {}
+    def run(self, timetable, step=0, state=None, evaluates=False, **changes):
+        self.num_rates = min(timetable.log_steps, timetable.max_steps_per_call)
+        if evaluates:
+            changes["evaluate"] = self.evaluate
+        plan = steps.plan(
+            timetable=timetable, scales_loss=changes.pop("scales_loss", False)
         )
+        self.final = loop.Loop(
+            plan=plan,
+            train_steps=self.train_steps,
+            checkpoints=self,
+            reporter=self,
+            watch=changes.pop("watch", None),
+            training=loop.Training(
+                model=None, origin="", objective=None, batches_from=None, **changes
+            ),
+        ).train(range(step, 1000), step, state or {})
         return without_schedule(self.final)
 
     @property
@@ -95,16 +102,16 @@ class Stage:
 
 
 def test_next_stop_is_the_first_thing_to_do():
-    stops = plan(13, save_steps=4, log_steps=5, max_steps_per_call=100)
+    stops = table(13, save_steps=4, log_steps=5, max_steps_per_call=100)
     expected = {0: 4, 3: 4, 4: 5, 5: 8, 8: 10, 9: 10, 10: 12, 12: 13}
     assert {step: stops.next_stop(step) for step in expected} == expected
-    traced = plan(100, save_steps=40, profile_steps=(10, 12))
+    traced = table(100, save_steps=40, profile_steps=(10, 12))
     assert [traced.next_stop(step) for step in (0, 10, 12)] == [10, 12, 40]
 
 
 def test_every_step_is_done_once_with_its_batch_and_rate():
     stage = Stage()
-    assert stage.run(plan()) == {"step": 10}
+    assert stage.run(table()) == {"step": 10}
     assert stage.calls == [
         (0, [0, 1, 2, 3], [0, 1, 2, 3]),
         (4, [4, 5, 6, 7], [4, 5, 6, 7]),
@@ -113,17 +120,17 @@ def test_every_step_is_done_once_with_its_batch_and_rate():
     assert stage.saved == [(4, {}), (8, {}), (10, {})]
     assert stage.reported == [(4, 3), (8, 7), (10, 9)]
     assert stage.evaluated_at == [] and stage.messages == []
-    rate = plan().learning_rate(9)
+    rate = table().learning_rate(9)
     assert stage.final == {"step": 10, "num_train_steps": 10, "learning_rate": rate}
 
 
 def test_resumed_run_goes_on_with_its_step():
     stage = Stage()
-    stage.run(plan(), step=4)
+    stage.run(table(), step=4)
     assert stage.calls[0] == (4, [4, 5, 6, 7], [4, 5, 6, 7])
     assert stage.saved_steps == [8, 10]
     finished = Stage()
-    assert finished.run(plan(), step=10, state={"best_step": 3}) == {
+    assert finished.run(table(), step=10, state={"best_step": 3}) == {
         "best_step": 3,
         "step": 10,
     }
@@ -133,7 +140,7 @@ def test_resumed_run_goes_on_with_its_step():
 def test_best_checkpoint_is_saved_when_it_is_found():
     stage = Stage(scores=[0.5, 0.7, 0.7, 0.6])
     final = stage.run(
-        plan(save_steps=100, evaluate_steps=3, best_metric="accuracy"), evaluates=True
+        table(save_steps=100, evaluate_steps=3, best_metric="accuracy"), evaluates=True
     )
     assert stage.evaluated_at == [3, 6, 9, 10]
     assert final == {
@@ -154,13 +161,13 @@ def test_best_checkpoint_is_saved_when_it_is_found():
 def test_evaluations_that_may_be_the_last_are_kept(metric, kept):
     actual = []
     stage = Stage(scores=[0.5, 0.7, 0.6, 0.7])
-    run_plan = plan(save_steps=100, evaluate_steps=3, best_metric=metric)
-    stage.run(run_plan, evaluates=True, on_evaluated=actual.append)
+    made = table(save_steps=100, evaluate_steps=3, best_metric=metric)
+    stage.run(made, evaluates=True, on_evaluated=actual.append)
     assert actual == kept
 
 
 def test_of_losses_the_lowest_is_best():
-    losses = plan(save_steps=100, evaluate_steps=3, best_metric="loss")
+    losses = table(save_steps=100, evaluate_steps=3, best_metric="loss")
     scores = iter([{"loss": x} for x in (0.5, 0.7, 0.4, 0.6)])
     final = Stage().run(losses, evaluate=scores.__next__)
     assert final["best_step"] == 9 and final["best_score"] == 0.4
@@ -171,12 +178,12 @@ def judged(scores, losses=None, patience=0, metric="pearson", step=0, state=None
     rows = [{metric: score} for score in scores]
     for row, loss in zip(rows, losses or (), strict=bool(losses)):
         row[loop.ROWS_LOSS] = loss
-    run_plan = plan(
+    made = table(
         save_steps=100, evaluate_steps=3, best_metric=metric, patience=patience
     )
     stage = Stage()
     remaining = iter(rows)
-    final = stage.run(run_plan, step, state, evaluate=remaining.__next__)
+    final = stage.run(made, step, state, evaluate=remaining.__next__)
     assert next(remaining, None) is None  # each was made
     return final, stage
 
@@ -238,7 +245,7 @@ def test_early_stopping_follows_the_loss_where_the_score_is_none(caplog):
 
 def test_stops_early_and_says_so():
     stage = Stage(scores=[0.5, 0.4, 0.45, 0.9])
-    early = plan(
+    early = table(
         20, save_steps=100, evaluate_steps=3, best_metric="accuracy", patience=2
     )
     final = stage.run(early, evaluates=True)
@@ -262,10 +269,10 @@ def test_loss_that_is_no_number_stops_and_saves_nothing(bad):
     """The batch of step 6 is number 5 counted from 0."""
     named = Stage(losses={6: bad})
     with pytest.raises(errors.NotFinite, match="step 6, of the batch train-5; the"):
-        named.run(plan(), name_batch=lambda step: f"train-{step}")
+        named.run(table(), names=lambda step: [f"train-{step}"])
     stage = Stage(losses={6: bad}, scores=[0.5, 0.6])
     with pytest.raises(errors.NotFinite) as caught:
-        stage.run(plan(evaluate_steps=4, best_metric="accuracy"), evaluates=True)
+        stage.run(table(evaluate_steps=4, best_metric="accuracy"), evaluates=True)
     assert f"the loss is {bad} at step 6, " in str(caught.value)
     assert "of step 4: lower --learning_rate and start again" in str(caught.value)
     assert stage.saved_steps == [4] and stage.evaluated_at == [4]
@@ -275,16 +282,16 @@ def test_loss_that_is_no_number_stops_and_saves_nothing(bad):
 def test_loss_scale_is_part_of_the_state():
     """The stand-in halves it in each call and adds 3 to the good steps."""
     stage = Stage(skipped=1)
-    final = stage.run(plan(), scales_loss=True)
+    final = stage.run(table(), scales_loss=True)
     assert final == {"step": 10, "loss_scale": 2.0**12, "good_steps": 9}
     assert stage.saved[0] == (4, {"loss_scale": 2.0**14, "good_steps": 3})
     shown = [(r["loss_scale"], r["skipped_steps"]) for r in stage.results]
     assert shown == [(2.0**14, 1.0), (2.0**13, 1.0), (2.0**12, 1.0)]
     resumed = Stage()
-    assert resumed.run(plan(), *stage.saved[0], scales_loss=True) == final
+    assert resumed.run(table(), *stage.saved[0], scales_loss=True) == final
     # The last call is of two steps, both of which are skipped here.
     stage = Stage(skipped=2)
-    stage.run(plan(), scales_loss=True)
+    stage.run(table(), scales_loss=True)
     assert [step for step, _ in stage.reported] == [4, 8]
 
 
@@ -292,14 +299,14 @@ def test_scale_that_helps_nothing_stops_the_run():
     stage, state = Stage(), {"loss_scale": 2.0, "good_steps": 0}
     message = "scale is 0.5 at step 8, .* of step 4: use --mixed_precision=bfloat16"
     with pytest.raises(errors.NotFinite, match=message):
-        stage.run(plan(), state=state, scales_loss=True)
+        stage.run(table(), state=state, scales_loss=True)
     assert stage.saved_steps == [4]
 
 
 def test_run_that_is_asked_to_stop_saves_first():
     stage = Stage(stop_requested=lambda step: step == 6)
     with pytest.raises(errors.Stopped) as caught:
-        stage.run(plan())
+        stage.run(table())
     assert caught.value.number == signal.SIGTERM
     assert stage.saved == [(4, {}), (6, {})] and stage.reported[-1] == (6, 5)
     assert stage.messages == [
@@ -307,12 +314,12 @@ def test_run_that_is_asked_to_stop_saves_first():
         "command goes on from there"
     ]
     resumed = Stage()
-    assert resumed.run(plan(), *stage.saved[-1]) == {"step": 10}
+    assert resumed.run(table(), *stage.saved[-1]) == {"step": 10}
     assert resumed.calls == [(6, [6, 7], [6, 7]), (8, [8, 9], [8, 9])]
 
 
 SCORES = [0.5, 0.7, 0.6, 0.65]
-EVALUATED = plan(save_steps=100, evaluate_steps=3, best_metric="accuracy")
+EVALUATED = table(save_steps=100, evaluate_steps=3, best_metric="accuracy")
 
 
 def test_evaluation_is_broken_off_and_done_first_later(send):
@@ -351,7 +358,9 @@ def test_last_evaluation_is_done_even_if_no_step_is_left():
     assert stage.saved == [(10, {k: v for k, v in final.items() if k != "step"})]
 
 
-def test_evaluation_that_others_take_part_in_is_finished(send):
+def test_evaluation_that_others_take_part_in_is_finished(send, monkeypatch):
+    monkeypatch.setattr(devices, "has_workers", lambda strategy: True)
+
     def interrupted():
         send()
         while float(watch.stop_requested) == 0.0:
@@ -363,7 +372,7 @@ def test_evaluation_that_others_take_part_in_is_finished(send):
         stop_requested=lambda step: float(watch.stop_requested),
     )
     with interruption.Interruption() as watch, pytest.raises(errors.Stopped):
-        stage.run(EVALUATED, evaluates=True, watch=watch, raises=False)
+        stage.run(EVALUATED, evaluates=True, watch=watch)
     assert stage.evaluated_at == [3, 6] and stage.calls[-1] == (6, [6], [6])
     step, state = stage.saved[-1]
     assert step == 7 and state["evaluated_step"] == state["best_step"] == 6

@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+import types
 
 import keras
 import numpy as np
@@ -12,9 +13,9 @@ import tensorflow as tf
 from contract import errors
 from modeling import losses
 from modeling.checkpoints import checkpoint, google
-from training import checkpoints, layer_rates, loop, run, run_settings
+from tests.training import steps
+from training import checkpoints, layer_rates, loop, run, run_plan
 from training.distribution import devices
-from training.optimizers import bert_adam
 
 
 @pytest.fixture
@@ -29,29 +30,25 @@ def train(build_classifier, classifier_batch, tmp_path):
         keras.utils.clear_session()
         model = build_classifier()
         (tmp_path / directory).mkdir(exist_ok=True)
-        run_plan = {
+        timetable = {
             "num_train_steps": num_train_steps,
             # The schedule does not depend on when the run is interrupted.
             "learning_rate": lambda step: rate / (1 + step),
             "save_steps": 3,
         }
-        settings = run_settings.Settings(
-            output_dir=str(tmp_path / directory),
-            seed=1,
-            plan=loop.Plan(**run_plan),
-            strategy=tf.distribute.get_strategy(),
-            optimizer=bert_adam.BertAdam,
-            batch_size=8,
+        plan = steps.plan(
+            tmp_path / directory,
+            timetable=run_plan.Timetable(**timetable),
             **(settings or {}),
         )
-        training = run.Training(
+        training = loop.Training(
             model=model,
             origin="random",
             objective=losses.classifier("classification"),
             batches_from=batches_from,
             **changes,
         )
-        final = run.train(settings, training)
+        final = run.train(plan, training)
         return final, [np.asarray(v) for v in model.trainable_variables]
 
     return start
@@ -181,19 +178,18 @@ def start(tmp_path):
             "output_dir": str(tmp_path / "run"),
             "strategy": tf.distribute.get_strategy(),
             "seed": 3,
-            "plan": None,
-            "optimizer": None,
-            "batch_size": 8,
             "identity": {"seed": 3},
             "flags": {"seed": 3},
             "command": "python run.py --seed=3",
         }
         model, *others = run.start(
-            run_settings.Settings(**{**what, **changes}),
-            Model,
-            lambda model, path, trains, resumes: ("random", 0),
-            identity=identity or {},
-            files={"vocab.txt": "a\n"},
+            run_plan.Plan(**{**what, **changes}),
+            types.SimpleNamespace(
+                make_model=Model,
+                load_weights=lambda model, path, trains, resumes: ("random", 0),
+                trained_on=lambda: identity or {},
+                files={"vocab.txt": "a\n"},
+            ),
         )
         return model.built, *others
 

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from modeling import losses
 from modeling.checkpoints import checkpoint
-from training import loop, run, run_settings
+from tests.training import steps
+from training import loop, run, run_plan
 from training.optimizers import bert_adam
 
 SHARE = 0.6  # of the averages before
@@ -44,21 +45,18 @@ def train(build_classifier, classifier_batch, tmp_path):
             seen.append(values(model))
             return {"score": plan["scores"][len(seen) - 1]} if "scores" in plan else {}
 
-        settings = run_settings.Settings(
-            output_dir=str(tmp_path / directory),
-            seed=1,
-            plan=loop.Plan(
+        made = steps.plan(
+            tmp_path / directory,
+            timetable=run_plan.Timetable(
                 num_train_steps=num_train_steps,
                 learning_rate=lambda step: 0.01,
                 save_steps=2,
                 evaluate_steps=2,
                 best_metric="score" if "scores" in plan else "",
             ),
-            strategy=tf.distribute.get_strategy(),
             optimizer=kind,
-            batch_size=8,
         )
-        training = run.Training(
+        training = loop.Training(
             model=model,
             origin="random",
             objective=losses.classifier("classification"),
@@ -67,7 +65,7 @@ def train(build_classifier, classifier_batch, tmp_path):
             ).repeat(),
             evaluate=evaluate,
         )
-        return run.train(settings, training), model, seen
+        return run.train(made, training), model, seen
 
     return start
 

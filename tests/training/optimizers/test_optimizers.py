@@ -373,9 +373,8 @@ def test_three_steps_of_elmo_are_the_originals():
     optimizer.build(model.trainable_variables)
     run = carried_states.CarryingTrainStep(
         carried_states.CarriedStates.make(model.states, 2, strategy),
-        *(model, optimizer, objective.objective(), strategy),
-        seed=1,
-        jit_compile=False,
+        steps.plan(strategy=strategy),
+        *(model, optimizer, objective.objective()),
     )
     for step, numbers in enumerate(record["train/losses_and_norms"]):
         data = tf.data.Dataset.from_tensors(elmo_streams.batch(record, step))
