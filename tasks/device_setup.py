@@ -24,8 +24,6 @@ def set_up(settings: devices_settings.Devices, *, one_host: bool = False) -> Any
             f"this script runs on one host, but {cluster.VARIABLE} names several; "
             "unset it, and give each host its own part of the input"
         )
-    if getattr(settings, "deterministic", False):
-        tf.config.experimental.enable_op_determinism()
     if settings.virtual_cpus:
         devices.split_cpu(settings.virtual_cpus)
     check_gpu(settings)

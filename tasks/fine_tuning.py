@@ -69,7 +69,13 @@ class ScriptTask(driver.FineTuningTask):
     def export(self, model, output_dir):
         make = functools.partial(self.served, model)
         return run_plans.export(
-            self.settings, model, make, output_dir, self.export_files
+            self.settings,
+            model,
+            make,
+            output_dir,
+            self.export_files,
+            export_format=self.settings.export_format,
+            quantization=self.settings.quantization,
         )
 
     def open_export(self, path):

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import tensorflow as tf
 from absl import logging
 
 from contract import errors, export_formats
@@ -168,10 +169,9 @@ def _layer_rates(
     if decay == 1 and not epochs:
         return None
     flag = settings.typed("unfreeze_epochs" if decay == 1 else "layerwise_lr_decay")
-    is_frozen = getattr(settings, "freeze_encoder", False)
     errors.refuse(
         (
-            is_frozen or config.network == "encoder_decoder",
+            settings.trains_head_alone or config.network == "encoder_decoder",
             f"{flag} trains layers below a head, which an encoder-decoder and "
             "--freeze_encoder do not; leave it out",
         )
@@ -192,18 +192,13 @@ def _layer_rates(
 
 def set_up(settings: training.Training) -> Any:
     """Checks what needs the devices, or raises InputError; returns their strategy."""
+    if settings.deterministic:
+        tf.config.experimental.enable_op_determinism()
     strategy = device_setup.set_up(settings)
     if settings.do_train:
-        for each in combined(settings) or [settings]:
-            device_setup.check_batch_size(each, strategy)
+        for values in settings.combinations() or [{}]:
+            device_setup.check_batch_size(settings.with_values(**values), strategy)
     return strategy
-
-
-def combined(settings: training.Training) -> list[Any]:
-    """The settings of each combination of --grid; [] without it."""
-    if not isinstance(settings, fine_tuning.FineTuning):
-        return []
-    return [settings.with_values(**values) for values in settings.combinations()]
 
 
 def fine_tuning_plan(
@@ -220,7 +215,8 @@ def fine_tuning_plan(
     `has_head` is whether the network has trained layers above its own.
     """
     static = settings.has_static_shapes
-    cache = _feature_cache(settings)
+    kind = settings.kept_states
+    cache = feature_cache.FeatureCache(kind) if kind else None
 
     def one_run(values: Mapping[str, Any]) -> run_plan.Plan:
         own = settings.with_values(**values)
@@ -249,20 +245,13 @@ def fine_tuning_plan(
     )
 
 
-def _feature_cache(settings: Any) -> feature_cache.FeatureCache | None:
-    if getattr(settings, "feature_cache", "none") == "none":
-        return None
-    return feature_cache.FeatureCache(settings.feature_cache)
-
-
 def first_weights(settings: training.Training, files: pretrained.ModelFiles) -> str:
     """Where the weights are that a run begins with: its own, or of --pretrained."""
     directory = str(settings.output_dir)
-    if isinstance(settings, fine_tuning.FineTuning):
-        if combinations := settings.combinations():
-            directory = grid.directory_of(combinations[0], directory)
-        if several := settings.seed_numbers:
-            directory = grid.seed_directory(several[0], directory)
+    if combinations := settings.combinations():
+        directory = grid.directory_of(combinations[0], directory)
+    if several := settings.seed_numbers:
+        directory = grid.seed_directory(several[0], directory)
     is_new = settings.do_train and settings.overwrite_output_dir
     has_own = not is_new and checkpoints.all_checkpoints(directory)
     return directory if has_own else files.init_checkpoint
@@ -302,11 +291,14 @@ def export(
     make: Callable[[Iterable[Any]], export_lib.ServedModel],
     output_dir: str,
     files: Mapping[str, str] | None = None,
+    *,
+    export_format: str = export_formats.SAVED_MODEL,
+    quantization: str = "none",
 ) -> str:
     """Writes output_dir/export/<n>, or export_litert/<n>, export_onnx/<n>.
 
     `make` maps the model's variables, which are joined meanwhile, to what is served;
-    `files` are as in `formats.save`.
+    other arguments are as in `formats.save`.
     """
     with kernels_tf.joined_projections(model) as variables:
         return formats.save(
@@ -314,10 +306,8 @@ def export(
             output_dir,
             files or {},
             model=model,
-            export_format=getattr(
-                settings, "export_format", export_formats.SAVED_MODEL
-            ),
-            quantization=getattr(settings, "quantization", "none"),
+            export_format=export_format,
+            quantization=quantization,
             server_config=settings.export_server_config,
         )
 

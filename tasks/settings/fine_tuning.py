@@ -133,6 +133,16 @@ class FineTuning(Passes):
         return getattr(self, "do_eval", False)
 
     @property
+    def trains_head_alone(self) -> bool:
+        """Whether the network stays as it is, which a choice of heads decides."""
+        return False
+
+    @property
+    def kept_states(self) -> str:
+        """How states of a frozen network are kept; "" where they are not."""
+        return ""
+
+    @property
     def has_named_task(self) -> bool:
         """Whether rows come from a task by name, and not from the user's files."""
         return bool(getattr(self, "tfds_name", None))

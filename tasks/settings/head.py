@@ -53,6 +53,11 @@ class HeadChoice(fields.Settings):
         changes=fields.NOTHING,
     )
 
+    @property
+    def trains_head_alone(self) -> bool:
+        """Whether the network stays as it is."""
+        return self.freeze_encoder
+
     def head_values(self) -> dict[str, Any]:
         """{name: value} of those that are given."""
         names = fields.rows(HeadChoice).keys() & self.given
@@ -70,3 +75,8 @@ class Head(HeadChoice):
         choices=["auto", "memory", "none"],
         changes=fields.NOTHING,
     )
+
+    @property
+    def kept_states(self) -> str:
+        """The kind of a FeatureCache, or "" for none."""
+        return "" if self.feature_cache == "none" else self.feature_cache

@@ -6,6 +6,7 @@ The original's keep name, default and meaning; new defaults change nothing.
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from contract import errors
 from tasks.settings import devices, fields, model
@@ -215,6 +216,15 @@ class Training(Exports, devices.TrainingDevices, model.Model):
     def packs_sequences(self) -> bool:
         """The value of --pack_sequences, where a command has it."""
         return getattr(self, "pack_sequences", False)
+
+    @property
+    def seed_numbers(self) -> list[int]:
+        """The seeds of several runs; [] for one."""
+        return []
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """{name: value} of each run of a grid; [] for one run."""
+        return []
 
     @property
     def has_static_shapes(self) -> bool:

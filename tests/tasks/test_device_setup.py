@@ -6,7 +6,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from tasks import device_setup
+from tasks import device_setup, run_plans
 from tests import tiny
 from training.distribution import devices
 
@@ -86,11 +86,11 @@ def test_cpu_is_split_and_determinism_turned_on_if_wanted(calls, monkeypatch):
     monkeypatch.setattr(
         tf.config.experimental, "enable_op_determinism", lambda: done.append("same")
     )
-    device_setup.set_up(read())
+    run_plans.set_up(read())
     needed = "--input_file=x", "--output_file=x"
     device_setup.set_up(read(*needed, script="extract_features"))  # trains nothing
     assert done == []
-    device_setup.set_up(read("--virtual_cpus=4", "--deterministic"))
+    run_plans.set_up(read("--virtual_cpus=4", "--deterministic"))
     assert done == ["same", 4]
 
 
