@@ -3,7 +3,7 @@ r"""Rates texts on several scales; `label` holds the ratings of `text`, such as 
     python -m examples.run_ratings --pretrained=models/minilm --do_train --do_eval \
         --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/ratings
 
-This is an example of a complete script for a new task, based on training/driver.py.
+This is an example of a complete script for a new task.
 """
 
 import dataclasses
@@ -37,10 +37,10 @@ from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding
 from data_pipeline.classification import tables as labelled_tables
 from modeling import losses, models
-from modeling.checkpoints import pretrained
 from serving import export
+from tasks import fine_tuning as tuning
 from tasks import networks, run_plans
-from training import driver, metrics
+from training import metrics
 
 
 class Scales(NamedTuple):
@@ -94,22 +94,20 @@ def squared_error(batch, outputs):
     return {"rating_loss": ops.sum(difference**2)}
 
 
-class RatingTask(driver.FineTuningTask):
+class RatingTask(tuning.FineTuningTask):
     """Rates texts on several scales by the squared error."""
 
     objective = losses.Objective(count, squared_error)
 
     def __init__(self, settings, opened, encode, splits, scales):
-        self.settings = settings
-        self.config, self.splits = opened.config, splits
-        self.files = pretrained.files(opened.config, opened.tokenizer)
-        self._encode, self._scales = encode, scales
+        super().__init__(settings, opened, splits, identity={})
+        self._encode, self.classes = encode, scales
+
+    def examples(self, split):
+        return self.data[split]
 
     def make_model(self):
-        return models.BertClassifier(self.config, self._scales.num_outputs)
-
-    def load_weights(self, model, path, **stage):
-        return networks.load_weights(self.settings, model, path, self._scales, **stage)
+        return models.BertClassifier(self.config, self.classes.num_outputs)
 
     def score(self, split, outputs, batch_size):
         expected = self.splits[split].targets[features.LABEL_IDS]
@@ -126,14 +124,20 @@ class RatingTask(driver.FineTuningTask):
             atomic_files.write({path: lines})
         return scored.results("test")
 
-    def export(self, model, output_dir):
-        module = export.TextClassifier(
+    def served(self, model, variables):
+        return export.TextClassifier(
             self._encode,
             lambda batch: {"probabilities": model(batch, training=False)["logits"]},
-            [variable.value for variable in model.variables],
+            variables,
             (),
+            model.config,
         )
-        return export.save(module, os.path.join(output_dir, "export"), {})
+
+    def open_export(self, path):
+        return None
+
+    def write_report(self, *run):
+        """Has none, for which ratings would need outcomes by row."""
 
 
 def run(settings: RatingSettings):

@@ -84,7 +84,7 @@ def open_teacher(settings: ClassifierSettings, data, plan):
     return soft_labels.SoftLabels(data, encode, predict, digest, columns)
 
 
-class ClassifierTask(fine_tuning.ScriptTask):
+class ClassifierTask(fine_tuning.FineTuningTask):
     """Classifies texts, pairs of texts, or answers to choose from.
 
     Args:

@@ -46,7 +46,7 @@ def prepare(settings: EmbeddingSettings) -> tuple["EmbeddingTask", run_plan.Plan
     return EmbeddingTask(settings, opened, data, kept, findings), plan
 
 
-class EmbeddingTask(fine_tuning.ScriptTask):
+class EmbeddingTask(fine_tuning.FineTuningTask):
     """Vectors of texts.
 
     Args:

@@ -1,11 +1,17 @@
 """Pretraining: a task for each objective."""
 
+import abc
 import dataclasses
 import functools
+import os
+import types
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from contract import errors
-from data_pipeline.batches import packing
+import tensorflow as tf
+
+from contract import errors, file_names, remote_files
+from data_pipeline.batches import packing, sharing
 from data_pipeline.extraction import lines
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import (
@@ -22,8 +28,18 @@ from reports import run_report
 from serving import pretrained as served
 from tasks import networks, run_plans
 from tasks.settings.pretraining import PretrainingSettings
-from training import driver, facts, metrics, run_directory, run_plan
+from training import (
+    carried_states,
+    driver,
+    facts,
+    inference,
+    loop,
+    metrics,
+    run_directory,
+    run_plan,
+)
 from training import run as training_run
+from training.distribution import devices
 
 
 def prepare(settings: PretrainingSettings) -> tuple["Objective", run_plan.Plan]:
@@ -55,11 +71,22 @@ def prepare(settings: PretrainingSettings) -> tuple["Objective", run_plan.Plan]:
     return task, plan
 
 
-class Objective(driver.PretrainingTask):
-    """A PretrainingTask on an open network; the tokenizer may be None."""
+class Objective(abc.ABC):
+    """An objective of pretraining on an open network; the tokenizer may be None.
 
+    Attributes:
+        kind: what the hub calls this kind of task.
+        records: what to train and evaluate on; None to export alone.
+        objective: the loss; None where nothing is trained.
+        files: {name: text} to store beside the weights.
+        identity: what besides the data must match to resume a run.
+    """
+
+    kind = ""
     model_class: Any = models.BertModel
     records: Any = None
+    objective: losses.Objective | None = None
+    identity: Mapping[str, Any] = types.MappingProxyType({})
 
     def __init__(self, settings, opened):
         self.settings = settings
@@ -67,9 +94,9 @@ class Objective(driver.PretrainingTask):
         self.load(opened.files)
         self.files = pretrained.files(self.config, self.tokenizer)
 
+    @abc.abstractmethod
     def load(self, files):
         """Reads the records of the settings, and checks the network and its files."""
-        raise NotImplementedError
 
     def make_model(self):
         return self.model_class(self.config, recompute=self.settings.recompute)
@@ -98,17 +125,109 @@ class Objective(driver.PretrainingTask):
             "spare_rows": max(spare_rows, pretrained.SPARE_ROWS),
         }
 
-    def write_report(self, model, plan, outcome, *ended):
-        if self.records and plan.reports and plan.writes:
-            step, seconds = ended
-            named = self.kind, self.records.summary(), step, outcome.results, seconds
-            run_report.write(
-                None,
-                plan.output_dir,
-                explanations=[],
-                defaults=plan.default_flags,
-                **facts.collect(plan, model, *named),
-            )
+    def score(self, scores: dict[str, Any]) -> dict[str, Any]:
+        """The scores to report, of those of inference.objective_scores."""
+        return scores
+
+    def states(self, model: Any) -> Mapping[str, Sequence[int]] | None:
+        """As carried_states.CarriedStates: what the model carries between batches."""
+        return None
+
+    def trained_on(self) -> dict[str, Any]:
+        """The values that must match to resume a run."""
+        assert self.records
+        contents = remote_files.digest(self.records.train.files)
+        return {**self.identity, "contents": contents}
+
+    def begin(
+        self, model: Any, plan: run_plan.Plan
+    ) -> tuple["Objective", inference.CachedEvaluation]:
+        """The task, and a function that returns scores."""
+        if not self.records:
+            return self, inference.CachedEvaluation(dict)
+        assert self.objective
+        strategy, jit_compile = plan.strategy, plan.jit_compile
+        size = devices.fitting_batch_size(plan.eval_batch_size, strategy)
+        states = self._carried(model, size, strategy)
+        function = inference.evaluate_function(
+            model, self.objective, strategy, jit_compile=jit_compile, states=states
+        )
+        count = self.records.num_evaluation_batches(size, plan.max_eval_steps)
+        limit = count if plan.max_eval_steps else None
+        batches = functools.partial(self.records.evaluation_batches, size, limit)
+
+        def evaluate() -> dict[str, Any]:
+            if states:
+                states.reset()
+            scores = inference.objective_scores(function, batches, count, strategy)
+            return self.score(scores)
+
+        return self, inference.CachedEvaluation(evaluate)
+
+    def _carried(
+        self, model: Any, rows: int, strategy: tf.distribute.Strategy
+    ) -> carried_states.CarriedStates | None:
+        states = self.states(model)
+        if states is None:
+            return None
+        return carried_states.CarriedStates.make(states, rows, strategy)
+
+    def train(
+        self,
+        model: Any,
+        plan: run_plan.Plan,
+        origin: str,
+        evaluation: inference.CachedEvaluation,
+    ) -> int:
+        """Trains to the last step of the plan; returns the step it reached."""
+        records = self.records
+        assert plan.timetable is not None and records and self.objective
+        num_steps = plan.timetable.num_train_steps
+        order = plan.batch_size, plan.seed
+
+        def batches_from(step: int) -> Callable[..., tf.data.Dataset]:
+            def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
+                made = records.training_batches(*order, step, num_steps, context)
+                if not plan.packs_sequences:
+                    return made
+                replicas = context.num_replicas_in_sync // context.num_input_pipelines
+                return sharing.share_rows(made, plan.micro_batches * replicas)
+
+            return batches
+
+        return training_run.train(
+            plan,
+            loop.Training(
+                model=model,
+                origin=origin,
+                objective=self.objective,
+                batches_from=batches_from,
+                evaluate=evaluation,
+                on_evaluated=evaluation.keep,
+                names=lambda step: records.batch_names(*order, step),
+                states=self._carried(model, plan.batch_size, plan.strategy),
+            ),
+        )
+
+    def finish(
+        self,
+        model: Any,
+        plan: run_plan.Plan,
+        evaluation: inference.CachedEvaluation,
+        step: int,
+    ) -> driver.Outcome:
+        """Evaluates, writes eval_results.txt and prints its lines."""
+        outcome = driver.Outcome()
+        if not plan.evaluates:
+            return outcome
+        outcome.scores = evaluation.at(step)
+        outcome.results = {**outcome.scores, "global_step": step}
+        outcome.print_results()
+        run_directory.record(plan, step, outcome.scores, outcome.results)
+        if plan.writes:
+            path = os.path.join(plan.output_dir, file_names.EVAL_RESULTS)
+            print(f"evaluation: {path}")
+        return outcome
 
     def export(self, model, output_dir):
         """Writes output_dir/export/<n>: text in, tokens for [MASK] and vectors out."""
@@ -135,6 +254,22 @@ class Objective(driver.PretrainingTask):
             )
 
         return run_plans.export(self.settings, model, make, output_dir)
+
+    def compare_export(  # noqa: B027  nothing to compare
+        self, path: str, plan: run_plan.Plan, outcome: driver.Outcome
+    ) -> None:
+        """An export of pretraining is the model."""
+
+    def write_report(self, model, plan, outcome, step, seconds):
+        if self.records and plan.reports and plan.writes:
+            named = self.kind, self.records.summary(), step, outcome.results, seconds
+            run_report.write(
+                None,
+                plan.output_dir,
+                explanations=[],
+                defaults=plan.default_flags,
+                **facts.collect(plan, model, *named),
+            )
 
 
 class MaskedLM(Objective):
@@ -259,7 +394,7 @@ class Denoising(Objective):
         return metrics.score_tokens("target_token", None, scores)
 
 
-TASKS = {
+TASKS: dict[str, Callable[..., Objective]] = {
     "masked_lm": MaskedLM,
     "replaced_tokens": ReplacedTokens,
     "left_to_right": LeftToRight,

@@ -313,7 +313,7 @@ def export(
 
 
 def fine_tune(
-    prepare: Callable[[Own], tuple[driver.FineTuningTask, run_plan.Plan]],
+    prepare: Callable[[Own], tuple[grid.Task, run_plan.Plan]],
     settings: Own,
 ) -> None:
     """Does the task that `prepare` makes, which reads and checks all input."""

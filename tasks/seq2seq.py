@@ -73,7 +73,7 @@ def make_config(opened):
     )
 
 
-class Seq2seqTask(fine_tuning.ScriptTask):
+class Seq2seqTask(fine_tuning.FineTuningTask):
     """Writes a text for each text.
 
     `data` is {split: PairSplit}; `fills_both` loads one BERT into both sides.

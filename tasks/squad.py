@@ -67,7 +67,7 @@ def read(settings: SquadSettings, name):
     return squad_files.shuffled(questions)
 
 
-class SquadTask(fine_tuning.ScriptTask):
+class SquadTask(fine_tuning.FineTuningTask):
     """Answers questions by spans of contexts.
 
     Args:

@@ -47,7 +47,7 @@ def prepare(settings: TaggerSettings) -> tuple["TaggerTask", run_plan.Plan]:
     return TaggerTask(settings, opened, data, tag_set, reading), plan
 
 
-class TaggerTask(fine_tuning.ScriptTask):
+class TaggerTask(fine_tuning.FineTuningTask):
     """Tags words: the likeliest tag of each first piece.
 
     `data` is {split: windows.SentenceSplit}.

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +16,14 @@ from training import driver, metrics, run_directory, run_plan, tensorboard
 SEEDS_FILE = "seeds.json"
 
 
-def run_with_seeds(task: driver.FineTuningTask, plan: run_plan.Plan) -> None:
+class Task(driver.Task, Protocol):
+    """A task that can be done several times."""
+
+    def write_records(self, directory: str) -> None: ...
+    def report_runs(self, plan: run_plan.Plan) -> None: ...
+
+
+def run_with_seeds(task: Task, plan: run_plan.Plan) -> None:
     """Does a task with each seed; prints the scores and their deviations."""
 
     def run_seed(own: run_plan.Plan) -> Mapping[str, Any]:
@@ -92,7 +99,7 @@ def directory_of(values: Mapping[str, Any], output_dir: str) -> str:
     return os.path.join(output_dir, ",".join(_assignments(values)))
 
 
-def run_grid(task: driver.FineTuningTask, plan: run_plan.Plan) -> None:
+def run_grid(task: Task, plan: run_plan.Plan) -> None:
     """Trains and scores each combination; then the best run predicts and exports.
 
     Each run resumes by its directory, so the same command goes on where one stopped. A
@@ -124,7 +131,7 @@ class _Trials:
         predicts: whether each run predicts: where nothing else scores it, that does.
     """
 
-    def __init__(self, task: driver.FineTuningTask, plan: run_plan.Plan):
+    def __init__(self, task: Task, plan: run_plan.Plan):
         self._task, self._plan = task, plan
         self.record = _Record(task, plan)
         self.predicts = plan.predicts and not plan.evaluates
@@ -179,7 +186,7 @@ class _Trials:
 class _Record:
     """grid.json: {directory: values, results and score} of all runs, and the best."""
 
-    def __init__(self, task: driver.FineTuningTask, plan: run_plan.Plan):
+    def __init__(self, task: Task, plan: run_plan.Plan):
         self._directory, self._writes = plan.output_dir, plan.writes
         self._path = os.path.join(plan.output_dir, file_names.GRID)
         varied = set().union(*(each.values for each in plan.combinations))

@@ -133,7 +133,7 @@ def without_autotuning(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """N examples of a split, for training/driver.py; targets as in `batches`."""
+    """N examples of a split, for tasks/fine_tuning.py; targets as in `batches`."""
 
     packed: packing.Packed
     names: Callable[[np.ndarray], list[str]]  # indices [B] -> their names in messages
@@ -273,7 +273,7 @@ class Split:
         )
 
     def examples(self) -> Examples:
-        """The examples as training/driver.py takes them."""
+        """The examples as tasks/fine_tuning.py takes them."""
         return Examples(self.packed, self.names, self.digest, self.targets())
 
 

@@ -83,7 +83,7 @@ class PairSplit(batching.Split):
         return [f"{self.path}:{self.lines[index]}" for index in indices]
 
     def examples(self, *, is_numbered: bool = False) -> "PairExamples":
-        """The pairs as training/driver.py takes them; see PairExamples."""
+        """The pairs as tasks/fine_tuning.py takes them; see PairExamples."""
         return PairExamples(
             self.packed, self.names, self.digest, pairs=self, is_numbered=is_numbered
         )
@@ -122,7 +122,7 @@ class PairSplit(batching.Split):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class PairExamples(batching.Examples):
-    """N sources for an encoder with their targets, for training/driver.py."""
+    """N sources for an encoder with their targets, for tasks/fine_tuning.py."""
 
     pairs: PairSplit
     # Whether batches have unique_ids, which seed the draws of sampling.

@@ -53,7 +53,7 @@ class Trials:
             identity={"train_batch_size": changes.pop("batch", 8)},
         )
         task = mock.Mock(
-            spec=driver.FineTuningTask,
+            spec=grid.Task,
             write_records=self.records.append,
             trained_on=lambda: {"data": rows},
         )
