@@ -182,32 +182,32 @@ class Objective(abc.ABC):
         """Trains to the last step of the plan; returns the step it reached."""
         records = self.records
         assert plan.timetable is not None and records and self.objective
-        num_steps = plan.timetable.num_train_steps
         order = plan.batch_size, plan.seed
-
-        def batches_from(step: int) -> Callable[..., tf.data.Dataset]:
-            def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
-                made = records.training_batches(*order, step, num_steps, context)
-                if not plan.packs_sequences:
-                    return made
-                replicas = context.num_replicas_in_sync // context.num_input_pipelines
-                return sharing.share_rows(made, plan.micro_batches * replicas)
-
-            return batches
-
         return training_run.train(
             plan,
             loop.Training(
                 model=model,
                 origin=origin,
                 objective=self.objective,
-                batches_from=batches_from,
+                batches_from=lambda step: functools.partial(self._batches, plan, step),
                 evaluate=evaluation,
                 on_evaluated=evaluation.keep,
                 names=lambda step: records.batch_names(*order, step),
                 states=self._carried(model, plan.batch_size, plan.strategy),
             ),
         )
+
+    def _batches(
+        self, plan: run_plan.Plan, step: int, context: tf.distribute.InputContext
+    ) -> tf.data.Dataset:
+        """The batches of a host, from a step on."""
+        assert plan.timetable is not None and self.records
+        order, end = (plan.batch_size, plan.seed), plan.timetable.num_train_steps
+        made = self.records.training_batches(*order, step, end, context)
+        if not plan.packs_sequences:
+            return made
+        replicas = context.num_replicas_in_sync // context.num_input_pipelines
+        return sharing.share_rows(made, plan.micro_batches * replicas)
 
     def finish(
         self,

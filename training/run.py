@@ -38,15 +38,14 @@ def start(plan: run_plan.Plan, task: Any) -> tuple[keras.Model, str, int]:
     keras.utils.clear_session(free_memory=True)
     keras.config.set_dtype_policy(plan.dtype_policy)
     output_dir, trains = plan.output_dir, plan.trains
-    overwrite = plan.overwrite and trains
     identity: dict[str, Any] = {}
     if trains:
         identity = {**plan.identity, **task.trained_on(), "seed": plan.seed}
-    resumes = run_directory.resumes(output_dir, identity, overwrite=overwrite)
+    resumes = run_directory.resumes(
+        output_dir, identity, overwrite=plan.overwrite and trains
+    )
     if trains:
-        run_directory.check(
-            output_dir, overwrite=overwrite, files=task.files, flags=plan.flags
-        )
+        run_directory.check(plan, task.files)
     checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
     devices.check_agreement(plan.strategy, checksum, "model, data and output directory")
     path = output_dir if resumes else plan.init_checkpoint
@@ -57,15 +56,7 @@ def start(plan: run_plan.Plan, task: Any) -> tuple[keras.Model, str, int]:
         model.build()
         origin, step = task.load_weights(model, path, trains=trains, resumes=resumes)
     if trains and plan.writes:
-        run_directory.begin(
-            output_dir,
-            overwrite=overwrite,
-            resumes=resumes,
-            identity=identity,
-            flags=plan.flags,
-            command=plan.command,
-            files=task.files,
-        )
+        run_directory.begin(plan, resumes=resumes, identity=identity, files=task.files)
     elif plan.writes:
         path = os.path.join(output_dir, file_names.EVAL_RESULTS)
         atomic_files.check_writable(path, f"--output_dir={output_dir}")

@@ -116,17 +116,12 @@ def _identity(path: str) -> dict[str, Any]:
         ) from error
 
 
-def check(
-    directory: str,
-    *,
-    overwrite: bool,
-    files: Mapping[str, str],
-    flags: Mapping[str, Any],
-) -> None:
+def check(plan: run_plan.Plan, files: Mapping[str, str]) -> None:
     """Refuses to replace files that no run wrote, or to remove what the run reads.
 
-    Arguments are those of `begin`; flags have the paths that the run reads.
+    `files` are those of `begin`; flags have the paths that the run reads.
     """
+    directory, overwrite = plan.output_dir, plan.overwrite
     if not tf.io.gfile.exists(os.path.join(directory, file_names.RUN)):
         foreign = [name for name in files if _differs(directory, name, files[name])]
         if overwrite:
@@ -139,7 +134,7 @@ def check(
             )
     if overwrite:
         written = _written(directory)
-        for flag, value in flags.items():
+        for flag, value in plan.flags.items():
             if isinstance(value, str) and (lost := _lost(flag, value, written)):
                 raise errors.InputError(
                     f"--overwrite_output_dir removes {lost}, which --{flag}={value} "
@@ -206,28 +201,26 @@ def held(plan: run_plan.Plan) -> contextlib.AbstractContextManager[None]:
 
 
 def begin(
-    directory: str,
+    plan: run_plan.Plan,
     *,
-    overwrite: bool,
     resumes: bool,
     identity: Mapping[str, Any],
-    flags: Mapping[str, Any],
-    command: str,
     files: Mapping[str, str],
 ) -> None:
     """Makes the directory and writes run.json and the files that go with the weights.
 
-    `overwrite` first removes what another run wrote. A run that `resumes` keeps its
-    run.json until it trains. `files` {name: text}, such as bert_config.json, make the
-    directory a value of --pretrained.
+    A plan to `overwrite` first removes what another run wrote. A run that `resumes`
+    keeps its run.json until it trains. `files` {name: text}, such as bert_config.json,
+    make the directory a value of --pretrained.
     """
-    if overwrite:
+    directory = plan.output_dir
+    if plan.overwrite:
         clear(directory)
     for name, text in files.items():
         atomic_files.write_text(os.path.join(directory, name), text)
     path = os.path.join(directory, file_names.RUN)
     if not (resumes and tf.io.gfile.exists(path)):
-        _write_record(directory, identity, flags, command)
+        _write_record(plan, identity)
 
 
 def go_on(plan: run_plan.Plan) -> None:
@@ -238,21 +231,19 @@ def go_on(plan: run_plan.Plan) -> None:
     path = os.path.join(plan.output_dir, file_names.RUN)
     if plan.writes and tf.io.gfile.exists(path):
         identity = {**plan.identity, **_identity(path)}
-        _write_record(plan.output_dir, identity, plan.flags, plan.command)
+        _write_record(plan, identity)
 
 
-def _write_record(
-    directory: str, identity: Mapping[str, Any], flags: Mapping[str, Any], command: str
-) -> None:
+def _write_record(plan: run_plan.Plan, identity: Mapping[str, Any]) -> None:
     record = {
         "identity": dict(identity),
-        "command": command,
-        "flags": dict(flags),
+        "command": plan.command,
+        "flags": dict(plan.flags),
         "versions": facts.versions(),
         "git_revision": facts.git_revision(),
     }
     text = json.dumps(record, indent=2, sort_keys=True) + "\n"
-    atomic_files.write_text(os.path.join(directory, file_names.RUN), text)
+    atomic_files.write_text(os.path.join(plan.output_dir, file_names.RUN), text)
 
 
 def export_once(plan: run_plan.Plan, step: int, export: Callable[[], str]) -> str:

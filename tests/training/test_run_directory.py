@@ -8,23 +8,23 @@ import pytest
 
 from contract import errors
 from tests import tiny
+from tests.training import steps
 from training import checkpoints, model_directory, run_directory
 
 IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
 
 
-def begin(directory, identity=None, **changes):
+FILES = {"bert_config.json": "{}\n", "vocab.txt": "a\n"}
+
+
+def begin(directory, identity=None, *, resumes=False, files=FILES, **changes):
+    flags = {"learning_rate": 5e-5, "seeds": []}
+    changes = {"flags": flags, "command": "python run.py --seed=1", **changes}
     run_directory.begin(
-        str(directory),
-        **{
-            "overwrite": False,
-            "resumes": False,
-            "identity": IDENTITY if identity is None else identity,
-            "flags": {"learning_rate": 5e-5, "seeds": []},
-            "command": "python run.py --seed=1",
-            "files": {"bert_config.json": "{}\n", "vocab.txt": "a\n"},
-            **changes,
-        },
+        steps.plan(directory, **changes),
+        resumes=resumes,
+        identity=IDENTITY if identity is None else identity,
+        files=files,
     )
 
 
@@ -150,9 +150,8 @@ def test_overwriting_clears_first_and_else_nothing_goes(tmp_path):
 
 
 def check(directory, *, overwrite=True, files=(), **flags):
-    run_directory.check(
-        str(directory), overwrite=overwrite, files=dict(files), flags=flags
-    )
+    plan = steps.plan(directory, overwrite=overwrite, flags=flags)
+    run_directory.check(plan, dict(files))
 
 
 def test_files_of_others_are_not_replaced(tmp_path):
