@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from contract import errors, file_names, remote_files
 from data_pipeline.batches import packing, sharing
@@ -63,12 +64,27 @@ def prepare(settings: PretrainingSettings) -> tuple["Objective", run_plan.Plan]:
         config=task.config.to_dict(),
         init_checkpoint=files.init_checkpoint,
         optimizer_settings=settings.optimizer_settings(task.config),
-        timetable=run_plans.pretraining_timetable(settings),
+        timetable=timetable(settings),
         length_flag="--num_train_steps",
         evaluates=settings.do_eval,
         max_eval_steps=settings.max_eval_steps or None,
     )
     return task, plan
+
+
+def timetable(settings: PretrainingSettings) -> run_plan.Timetable:
+    """When a run does what; the last checkpoint counts, as in the original."""
+    if settings.do_train and settings.num_warmup_steps >= settings.num_train_steps:
+        logging.warning(
+            "--num_warmup_steps=%d is not less than --num_train_steps=%d, so the rate "
+            "never reaches --learning_rate=%s; a tenth of the steps is usual",
+            settings.num_warmup_steps,
+            settings.num_train_steps,
+            settings.learning_rate,
+        )
+    return run_plans.timetable_of_steps(
+        settings, settings.num_train_steps, settings.num_warmup_steps
+    )
 
 
 class Objective(abc.ABC):

@@ -17,7 +17,6 @@ from serving import export as export_lib
 from serving import formats
 from tasks import device_setup
 from tasks.settings import fields, fine_tuning, training
-from tasks.settings.pretraining import PretrainingSettings
 from training import (
     checkpoints,
     driver,
@@ -96,21 +95,6 @@ def timetable_of_steps(
         best_metric=best_metric,
         patience=patience,
         profile_steps=settings.steps_to_profile(num_train_steps),
-    )
-
-
-def pretraining_timetable(settings: PretrainingSettings) -> run_plan.Timetable:
-    """That of pretraining; the last checkpoint counts, as in the original."""
-    if settings.do_train and settings.num_warmup_steps >= settings.num_train_steps:
-        logging.warning(
-            "--num_warmup_steps=%d is not less than --num_train_steps=%d, so the rate "
-            "never reaches --learning_rate=%s; a tenth of the steps is usual",
-            settings.num_warmup_steps,
-            settings.num_train_steps,
-            settings.learning_rate,
-        )
-    return timetable_of_steps(
-        settings, settings.num_train_steps, settings.num_warmup_steps
     )
 
 
