@@ -1,7 +1,6 @@
 """Plans of runs that train, from the settings of a command."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -124,9 +123,8 @@ def make_plan(
         reports=settings.write_report,
         jit_compile=device_setup.compiles(settings, strategy),
         dtype_policy=settings.dtype_policy,
-        optimizer=functools.partial(
-            optimizer, **optimizer.arguments(settings, optimizer_settings or {})
-        ),
+        optimizer=optimizer,
+        optimizer_arguments=optimizer.arguments(settings, optimizer_settings or {}),
         batch_size=settings.train_batch_size,
         micro_batches=settings.gradient_accumulation_steps,
         scales_loss=settings.mixed_precision == "float16",

@@ -55,6 +55,8 @@ def start(plan: run_plan.Plan, task: Any) -> tuple[keras.Model, str, int]:
         model = task.make_model()
         model.build()
         origin, step = task.load_weights(model, path, trains=trains, resumes=resumes)
+    if trains:
+        plan.optimizer.check(model.trainable_variables)
     if trains and plan.writes:
         run_directory.begin(plan, resumes=resumes, identity=identity, files=task.files)
     elif plan.writes:
@@ -76,7 +78,7 @@ def train(plan: run_plan.Plan, training: loop.Training) -> int:
     timetable, model, states = plan.timetable, training.model, training.states
     assert timetable is not None
     with plan.strategy.scope():
-        optimizer = plan.optimizer()
+        optimizer = plan.optimizer(**plan.optimizer_arguments)
         optimizer.layers = plan.layers
         optimizer.build(model.trainable_variables)
     checkpoints = checkpoints_lib.RunCheckpoints(

@@ -104,7 +104,7 @@ class Plan:
         timetable: when training does what; None without training.
         seeds, combinations: for grid; without seeds that of the plan.
         dtype_policy: Keras' name for the dtype in which layers compute.
-        optimizer: makes an optimizer, unbuilt.
+        optimizer, optimizer_arguments: its class, and its arguments by name.
         layers: rates by layer; None for the same rate everywhere.
         batch_size: of all replicas together.
         micro_batches: parts of a batch that are computed one after another.
@@ -136,7 +136,8 @@ class Plan:
     combinations: Sequence[Combination] = ()
     jit_compile: bool = False
     dtype_policy: str = "float32"
-    optimizer: Callable[[], clipped.ClippedOptimizer] = bert_adam.BertAdam
+    optimizer: type[clipped.ClippedOptimizer] = bert_adam.BertAdam
+    optimizer_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     layers: layer_rates.LayerRates | None = None
     batch_size: int = 32
     micro_batches: int = 1

@@ -89,6 +89,10 @@ def test_plan_without_a_step_or_of_no_score_is_refused(
         run_plans.timetable(settings, num_examples, scores)
 
 
+def optimizer_of(plan):
+    return plan.optimizer(**plan.optimizer_arguments)
+
+
 @pytest.mark.parametrize(
     ("name", "flag", "kind", "corrects"),
     [
@@ -101,7 +105,7 @@ def test_plan_without_a_step_or_of_no_score_is_refused(
 )
 def test_optimizer_is_the_named_one(name, flag, kind, corrects):
     settings = read("run_classifier", f"--optimizer={name}", *flag.split())
-    made = make_plan(settings, {"clip_norm": 1.0}).optimizer()
+    made = optimizer_of(make_plan(settings, {"clip_norm": 1.0}))
     assert type(made) is kind
     assert getattr(made, "bias_correction", None) is corrects
     assert name != "adagrad" or (made.max_norm, made.gradient_factor) == (1.0, 1.0)
@@ -111,7 +115,7 @@ def test_optimizer_is_the_named_one(name, flag, kind, corrects):
         with pytest.raises(ValueError, match=r"--weight_decay_rate=0.0: .*adagrad has"):
             make_plan(settings, {})
     else:
-        assert make_plan(settings).optimizer().weight_decay_rate == 0.0
+        assert optimizer_of(make_plan(settings)).weight_decay_rate == 0.0
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,8 @@ def start(tmp_path):
 
     def call(build=lambda: None, identity=None, **changes):
         class Model:
+            trainable_variables = ()
+
             def build(self):
                 self.built = build()
 

@@ -55,6 +55,10 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         """
         raise NotImplementedError
 
+    @classmethod
+    def check(cls, variables: Sequence[Any]) -> None:
+        """Raises InputError where it is not made for a model of these variables."""
+
     def slots_of(self, variable: Any) -> dict[str, float]:
         """{name: first value} of what is stored beside a variable, of its shape.
 

@@ -51,14 +51,14 @@ class Muon(bert_adam.BertAdam):
             return {"muon_m": 0.0}
         return super().slots_of(variable)
 
-    def build(self, variables):
-        """Creates the slots; InputError where no variable is a kernel of a block."""
+    @classmethod
+    def check(cls, variables):
+        """Refuses a run in which Adam would do all."""
         if not any(_HIDDEN.search(each.path) for each in variables):
             raise errors.InputError(
                 "--optimizer=muon is for kernels of a Transformer's blocks, and this "
                 "run trains none; choose --optimizer=adam"
             )
-        super().build(variables)
 
     def _update(self, path, variable, slots, gradient, numbers):
         if not _HIDDEN.search(path):

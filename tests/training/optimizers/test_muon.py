@@ -190,8 +190,9 @@ def test_matrices_of_blocks_have_a_momentum_and_all_else_two_moments(tiny_config
 
 
 def test_run_without_blocks_is_refused():
+    muon.Muon.check(new_variables())
     with pytest.raises(errors.InputError, match="this run trains none; choose --optim"):
-        muon.Muon().build(new_variables()[4:])
+        muon.Muon.check(new_variables()[4:])
 
 
 def test_run_goes_on_bit_for_bit(build_classifier, classifier_batch, tmp_path):
