@@ -19,9 +19,9 @@ import bert_reborn as bert
 from benchmarks import rows, sides
 from contract import features
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora
 from data_pipeline.embedding import split as text_sets
+from data_pipeline.tables import labelled
 from data_pipeline.text import wordpiece
 from modeling.checkpoints import pretrained
 
@@ -105,7 +105,7 @@ def near_texts(source):
     is_uncased = files.do_lower_case is not False
     tokenizer = wordpiece.BertTokenizer.from_file(files.vocab_file, is_uncased)
     names = dict(zip(("text_a", "text_b"), source.columns, strict=True))
-    texts = corpora.read_rows(source.path, tables.Layout(**names))
+    texts = corpora.read_rows(source.path, labelled.Layout(**names))
     split = text_sets.load("train", texts, tokenizer, source.row.max_seq_length)
     return split.packed, split.targets(), None
 

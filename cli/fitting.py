@@ -33,9 +33,9 @@ from contract import (
 )
 from data_pipeline import label_maps
 from data_pipeline.classification import labels as labels_lib
-from data_pipeline.classification import sources, tables
+from data_pipeline.classification import sources
 from data_pipeline.classification import split as labelled_rows
-from data_pipeline.tables import memory_rows, text_rows
+from data_pipeline.tables import labelled, memory_rows, text_rows
 from modeling.checkpoints import checkpoint, pretrained
 from tasks.settings import fields, fine_tuning
 from tasks.settings import tables as table_settings
@@ -471,7 +471,7 @@ class Classifier(FittedModel[ClassifierSettings]):
 
     settings_class = ClassifierSettings
     head = "classifier"
-    names = tables.UNNAMED
+    names = labelled.UNNAMED
 
     def _prepare(self, settings: ClassifierSettings) -> tuple[Any, Any]:
         from tasks import classifier  # what it imports takes a second
@@ -541,7 +541,7 @@ class Classifier(FittedModel[ClassifierSettings]):
             layout = dataclasses.replace(self._layout, label="")
             path = remote_files.resolve(texts, "texts")
             with argument_names.in_python():
-                table = tables.read_table(path, layout, labels_required=False)
+                table = labelled.read_table(path, layout, labels_required=False)
             return self.loaded.predict(table.text_a, table.text_b, table.choices)
         has_dicts = isinstance(texts, list) and texts and isinstance(texts[0], Mapping)
         is_table = has_dicts or memory_rows.has_columns(texts)
@@ -550,7 +550,7 @@ class Classifier(FittedModel[ClassifierSettings]):
                 return []
             needs = {"labels_required": False}
             with argument_names.in_python(rows={"rows": ("rows", texts)}):
-                table = tables.from_memory("rows", texts, self._layout, **needs)
+                table = labelled.from_memory("rows", texts, self._layout, **needs)
             if left_out := count - len(table.lines):
                 raise errors.InputError(
                     f"rows: {left_out} of {count} are left out, and have no answer; "
@@ -560,7 +560,7 @@ class Classifier(FittedModel[ClassifierSettings]):
         return self.loaded.predict(texts, seconds, choices)
 
     @property
-    def _layout(self) -> tables.Layout:
+    def _layout(self) -> labelled.Layout:
         given = {n: self._settings[n] for n in _COLUMNS & self._settings.keys()}
         given = {name: value for name, value in given.items() if value is not None}
         return ClassifierSettings(**given).layout()

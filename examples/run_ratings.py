@@ -35,7 +35,7 @@ from contract import atomic_files, features, file_names, outcomes
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding
-from data_pipeline.classification import tables as labelled_tables
+from data_pipeline.tables import labelled
 from modeling import losses, models
 from serving import export
 from tasks import fine_tuning as tuning
@@ -52,9 +52,7 @@ class Scales(NamedTuple):
 
 
 def read(path, encode):
-    table = labelled_tables.read_table(
-        path, labelled_tables.Layout(), labels_required=True
-    )
+    table = labelled.read_table(path, labelled.Layout(), labels_required=True)
     ratings = np.array([label.split() for label in table.labels], np.float32)
     packed = encoding.featurize(table, encode)
     return batching.Examples(

@@ -12,11 +12,10 @@ import tensorflow as tf
 
 import bert_reborn as bert
 from data_pipeline import label_maps
-from data_pipeline.classification import tables
 from data_pipeline.generation import perplexity
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
-from data_pipeline.tables import label_files
+from data_pipeline.tables import label_files, labelled
 from data_pipeline.tagging import files as tagged_files
 from modeling.checkpoints import checkpoint
 from tests import tiny
@@ -123,7 +122,7 @@ FILES = {
         '[{"id": "1", "question": "Who?", "answers": []}]}]}]}'
     ),
 }
-CHOICES = tables.Layout(text_a="context", choices=("one", "two"), label="label")
+CHOICES = labelled.Layout(text_a="context", choices=("one", "two"), label="label")
 READERS = {
     "pairs": lambda d: list(
         pairs.open_rows(f"{d}/pairs.csv", pairs.Layout(), targets_required=True).rows
@@ -132,7 +131,7 @@ READERS = {
     "labels": lambda d: label_files.read_labels(f"{d}/names.txt"),
     "label map": lambda d: label_maps.read_classes(f"{d}/label_map.json", 2),
     "choices": lambda d: (
-        tables.read_table(f"{d}/choices.csv", CHOICES, labels_required=True).choices
+        labelled.read_table(f"{d}/choices.csv", CHOICES, labels_required=True).choices
     ),
     "tags": lambda d: (
         tagged_files.read(

@@ -8,8 +8,8 @@ from typing import Any
 from contract import characters, errors, features, wording
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
-from data_pipeline.classification import choice_forms, labels, tables
-from data_pipeline.tables import clue, memory_rows, text_rows
+from data_pipeline.classification import choice_forms, labels
+from data_pipeline.tables import clue, labelled, memory_rows, text_rows
 from data_pipeline.text import base
 from terminal import progress
 
@@ -166,7 +166,7 @@ class Encoder:
                 )
         return texts, seconds, choices
 
-    def check(self, table: tables.Table) -> None:
+    def check(self, table: labelled.Table) -> None:
         """Refuses rows that do not suit the labels and pair_input."""
         names = self.label_set.names if self.label_set else ()
         is_twice = self.label_set and self.label_set.pair_input == "both_orders"
@@ -183,7 +183,7 @@ class Encoder:
                 f"{len(names)}, {wording.listing(names)}"
             )
 
-    def _check_form(self, table: tables.Table) -> None:
+    def _check_form(self, table: labelled.Table) -> None:
         if table.choices is None:
             raise errors.InputError(
                 f"{table.path}: --pair_input={self._form} is for choices; leave it out"
@@ -247,7 +247,7 @@ def _both_orders(ids_a, ids_b):
     return [tf.gather(both, tf.reshape(order, [-1])) for order in orders]
 
 
-def featurize(table: tables.Table, encode: Encoder) -> packing.Packed:
+def featurize(table: labelled.Table, encode: Encoder) -> packing.Packed:
     """Packs every row, and counts those that are cut (convert_examples_to_features)."""
     columns = table.text_a, table.text_b, table.choices
     return pack(f"tokenizing {os.path.basename(table.path)}: row", encode, *columns)

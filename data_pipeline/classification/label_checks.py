@@ -16,8 +16,8 @@ import numpy as np
 
 from contract import errors, wording
 from data_pipeline import label_maps
-from data_pipeline.classification import labels, sources, tables
-from data_pipeline.tables import numbers, other_programs
+from data_pipeline.classification import labels, sources
+from data_pipeline.tables import labelled, numbers, other_programs
 
 # Cells of rows that nobody labelled: SNLI has "-", tables of pandas the others.
 _PLACEHOLDERS = frozenset(["", "-", "?", "nan", "NaN", "null", "<NA>", "#N/A"])
@@ -42,12 +42,12 @@ class Finding(NamedTuple):
     text: str
 
 
-def labelled(
-    table: tables.Table,
+def with_labels(
+    table: labelled.Table,
     problem_type: str,
     names: Collection[str] = (),
     unit: str = "row",
-) -> tables.Table:
+) -> labelled.Table:
     """The rows of a table that have a label; prints how many have a placeholder.
 
     Where the `names` of the classes are known, every other placeholder is one. Else
@@ -72,17 +72,17 @@ def labelled(
         f"({shown}), {wording.lines(lines, 20)}; for a class of that name, name all "
         "with --labels"
     )
-    return tables.take(table, is_kept)
+    return labelled.take(table, is_kept)
 
 
-def one_label_each(table: tables.Table, problem_type: str) -> tables.Table:
+def one_label_each(table: labelled.Table, problem_type: str) -> labelled.Table:
     """The table with lists of one label as that label, or of none as `NO_LABEL`."""
     if problem_type == "multi_label" or not table.labels:
         return table
     cells = list(table.labels)
     for row, cell in enumerate(cells):
         if isinstance(cell, tuple) and len(cell) < 2:
-            cells[row] = cell[0] if cell else tables.NO_LABEL
+            cells[row] = cell[0] if cell else labelled.NO_LABEL
     return dataclasses.replace(table, labels=cells)
 
 
@@ -116,7 +116,7 @@ def _has_sign(names: Iterable[Any]) -> bool:
 
 
 def inspect(
-    rows: Mapping[str, tables.Table],
+    rows: Mapping[str, labelled.Table],
     problem_type: str,
     separator: str = ",",
     *,
@@ -130,7 +130,7 @@ def inspect(
     if problem_type == "regression":
         return [*equal_numbers(rows), *_of_grades(train, cells), *of_texts(rows)]
 
-    def names_of(cell: tables.Label) -> Sequence[Any]:
+    def names_of(cell: labelled.Label) -> Sequence[Any]:
         is_set = problem_type == "multi_label"
         return labels.split_labels(cell, separator) if is_set else [cell]
 
@@ -148,13 +148,13 @@ def inspect(
     return findings + of_texts(rows, lambda cell: frozenset(names_of(cell)))
 
 
-def _of_grades(table: tables.Table, cells: Mapping[Any, int]) -> Iterator[Finding]:
+def _of_grades(table: labelled.Table, cells: Mapping[Any, int]) -> Iterator[Finding]:
     if 1 < len(cells) <= _MOST_GRADES and 4 * len(cells) <= len(table.lines):
         text = f"{table.path}: the only labels are {', '.join(map(str, sorted(cells)))}"
         yield Finding("warning", f"{text}; for classes leave --problem_type out")
 
 
-def equal_numbers(rows: Mapping[str, tables.Table]) -> Iterator[Finding]:
+def equal_numbers(rows: Mapping[str, labelled.Table]) -> Iterator[Finding]:
     """Warnings of splits whose numbers are all equal."""
     for table in rows.values():
         cells = table.labels or []
@@ -164,7 +164,7 @@ def equal_numbers(rows: Mapping[str, tables.Table]) -> Iterator[Finding]:
 
 
 def _of_cells(
-    table: tables.Table, cells: Mapping[Any, int], separator: str
+    table: labelled.Table, cells: Mapping[Any, int], separator: str
 ) -> Iterator[Finding]:
     """Faults of cells that hold a printed list, or a 0 or 1 for each label."""
     odd = [c for c in cells if isinstance(c, str) and other_programs.shape(c)]
@@ -189,7 +189,7 @@ def _of_cells(
 
 
 def _of_separators(
-    table: tables.Table, counts: Mapping[str, int], separator: str
+    table: labelled.Table, counts: Mapping[str, int], separator: str
 ) -> Iterator[Finding]:
     """Faults of names such as a|b beside a, in a column of several labels."""
     for mark in _SEPARATORS.replace(separator, ""):
@@ -203,7 +203,7 @@ def _of_separators(
 
 
 def _of_names(
-    table: tables.Table, counts: collections.Counter[Any]
+    table: labelled.Table, counts: collections.Counter[Any]
 ) -> Iterator[Finding]:
     path, size = table.path, len(table.lines)
     groups = collections.defaultdict(list)
@@ -238,8 +238,8 @@ def _canonical(name: Any) -> Any:
 
 
 def of_texts(
-    rows: Mapping[str, tables.Table],
-    key: Callable[[tables.Label], Any] = lambda label: None,
+    rows: Mapping[str, labelled.Table],
+    key: Callable[[labelled.Label], Any] = lambda label: None,
 ) -> list[Finding]:
     """Warnings of training texts in another split, or with labels of two keys.
 
@@ -264,7 +264,7 @@ def of_texts(
         whole.sort(key=lambda row: row[0])
         places, texts, cells = map(list, zip(*whole, strict=True))
     if len(set(texts)) < len(texts):
-        first: dict[Any, tuple[int, tables.Label]] = {}
+        first: dict[Any, tuple[int, labelled.Label]] = {}
         others: dict[Any, str] = {}
         for row, line, cell in zip(texts, places, cells, strict=True):
             before, label = first.setdefault(row, (line, cell))
@@ -307,7 +307,7 @@ def warnings(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def choose(
-    rows: dict[str, tables.Table],
+    rows: dict[str, labelled.Table],
     source: sources.Source,
     head: label_maps.Head | None,
     show: Callable[[Iterable[Finding]], None] = report,
@@ -321,7 +321,7 @@ def choose(
     if train and not task:
         unit = "training row" if source.dev_share else "row"
         stated = names or train.label_names
-        rows["train"] = labelled(train, source.kind, stated, unit)
+        rows["train"] = with_labels(train, source.kind, stated, unit)
         rows |= {n: one_label_each(table, source.kind) for n, table in rows.items()}
     has_names = bool(names or task)
     findings = inspect(rows, source.kind, source.separator, has_names=has_names)
@@ -330,20 +330,20 @@ def choose(
     label_set, asked = source.label_set(rows.get("train"), head)
     kind, unit = label_set.problem_type, "dev row" if source.dev_share else "row"
     if "dev" in rows and not task:
-        rows["dev"] = labelled(rows["dev"], kind, label_set.names, unit)
+        rows["dev"] = with_labels(rows["dev"], kind, label_set.names, unit)
     if "test" in rows and not task:
         rows["test"] = one_label_each(rows["test"], kind)
     return label_set, asked, warnings(findings)
 
 
-def _with_texts(table: tables.Table) -> tables.Table:
+def _with_texts(table: labelled.Table) -> labelled.Table:
     is_whole = [all(map(str.strip, texts)) for texts in table.texts()]
-    return tables.take(table, np.array(is_whole)) if any(is_whole) else table
+    return labelled.take(table, np.array(is_whole)) if any(is_whole) else table
 
 
 def look(source: sources.Source, splits: Iterable[str]) -> int:
     """Prints all that a run would print or refuse of the splits; counts the faults."""
-    rows: dict[str, tables.Table] = {}
+    rows: dict[str, labelled.Table] = {}
     faults: list[str] = []
 
     @contextlib.contextmanager

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from contract import errors, features, wording
-from data_pipeline.classification import tables
-from data_pipeline.tables import label_files, numbers
+from data_pipeline.tables import label_files, labelled, numbers
 
 # The problem types, with the fewest labels of each.
 _FEWEST_LABELS = {"classification": 2, "choice": 2, "multi_label": 1, "regression": 0}
@@ -95,7 +94,7 @@ class Labels:
             )
         return self.names.index(label)
 
-    def encode(self, table: tables.Table) -> np.ndarray:
+    def encode(self, table: labelled.Table) -> np.ndarray:
         """Labels as ids int32 [N], numbers float32 [N], or multi-hot float32 [N, C]."""
         cells = _label_cells(table)
         if self.problem_type == "regression":
@@ -107,7 +106,7 @@ class Labels:
             return np.array(ids, np.int32)
         return self.encode_sets(table)[:]
 
-    def encode_sets(self, table: tables.Table) -> "MultiHot":
+    def encode_sets(self, table: labelled.Table) -> "MultiHot":
         """As `encode` of multi_label, in the memory of the labels that rows have."""
         rows = [
             [self._id(table.path, line, n) for n in split_labels(cell, self.separator)]
@@ -120,7 +119,7 @@ class Labels:
     def _ids(self) -> dict[str, int]:
         return {name: index for index, name in enumerate(self.names)}
 
-    def _id(self, path: str, line: int, label: tables.Label) -> int:
+    def _id(self, path: str, line: int, label: labelled.Label) -> int:
         if isinstance(label, tuple):
             raise errors.InputError(
                 f"{path}:{line}: {list(label)} is a list of labels; pass "
@@ -163,7 +162,7 @@ class MultiHot:
         return hot
 
 
-def split_labels(label: tables.Label, separator: str) -> tuple[str, ...]:
+def split_labels(label: labelled.Label, separator: str) -> tuple[str, ...]:
     """The labels of one multi-label cell, without whitespace around each."""
     if isinstance(label, tuple):
         return label
@@ -172,7 +171,7 @@ def split_labels(label: tables.Label, separator: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in label.split(separator))
 
 
-def _label_cells(table: tables.Table) -> list[tables.Label]:
+def _label_cells(table: labelled.Table) -> list[labelled.Label]:
     if table.labels is None:
         raise errors.InputError(
             f"{table.path}: has no labels; pass --label_column if a column holds them"
@@ -181,7 +180,7 @@ def _label_cells(table: tables.Table) -> list[tables.Label]:
 
 
 def find_labels(
-    table: tables.Table, problem_type: str, separator: str = ","
+    table: labelled.Table, problem_type: str, separator: str = ","
 ) -> tuple[str, ...]:
     """The labels that occur, sorted, numbers by value."""
     if problem_type == "regression":
@@ -205,7 +204,7 @@ def find_labels(
 
 
 def choice_names(
-    columns: Sequence[str], num_choices: int, labels: Sequence[tables.Label] | None
+    columns: Sequence[str], num_choices: int, labels: Sequence[labelled.Label] | None
 ) -> tuple[str, ...]:
     """Names of choices: those of their columns if the labels are such, else "0", ..."""
     if len(columns) == num_choices and labels and set(labels) <= set(columns):

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from contract import errors, file_names, outcomes
-from data_pipeline.classification import predictions, split, tables
+from data_pipeline.classification import predictions, split
+from data_pipeline.tables import labelled
 
 _MARK = "\ufeff"  # by which a spreadsheet reads UTF-8, and not the letters of Windows
 
@@ -29,7 +30,7 @@ def files(
     return {file_names.TEST_TABLE: _lines(names, data, scored)}
 
 
-def _input_names(table: tables.Table) -> list[str]:
+def _input_names(table: labelled.Table) -> list[str]:
     """The names of all columns; one without a name gets its role, or its number."""
     names = list(table.header)
     keys: dict[str, None] = {}

@@ -15,7 +15,8 @@ import numpy as np
 from contract import atomic_files, file_names
 from contract import outcomes as outcomes_lib
 from data_pipeline import label_maps
-from data_pipeline.classification import labels, split, tables
+from data_pipeline.classification import labels, split
+from data_pipeline.tables import labelled
 from data_pipeline.text import wordpiece
 
 _GRADES = 0.0, 5.0  # the least and the largest number of STS-B
@@ -157,7 +158,7 @@ def columns(
 ) -> dict[str, list[str]]:
     """{column: texts} of some rows: the label in the file, the prediction, the text."""
     rows, texts = list(rows), data.table.texts()
-    gold: Sequence[tables.Label] = data.table.labels or [""] * len(texts)
+    gold: Sequence[labelled.Label] = data.table.labels or [""] * len(texts)
     return {
         "label": [joined(gold[i]) for i in rows],
         "predicted": [named(data.label_set, scored.predictions[i]) for i in rows],

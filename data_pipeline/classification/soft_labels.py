@@ -11,7 +11,8 @@ import numpy as np
 from contract import errors, features, wording
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import encoding, labels, sources, split, tables
+from data_pipeline.classification import encoding, labels, sources, split
+from data_pipeline.tables import labelled
 
 UNLABELLED = "unlabelled"  # a split of rows with the teacher's logits alone
 TRAINED = ("train", UNLABELLED)  # the splits that a student learns from
@@ -25,7 +26,7 @@ def with_unlabelled(
     if not path or "train" not in data.splits:
         return data
     layout = dataclasses.replace(source.layout, leaves_out=True)
-    table = tables.read_table(path, layout, labels_required=False)
+    table = labelled.read_table(path, layout, labels_required=False)
     if (table.text_b is not None) != data.encode.has_pairs:
         raise errors.InputError(
             f"--unlabelled_file={path} and the training rows: one has pairs of texts "

@@ -10,8 +10,8 @@ import numpy as np
 
 from contract import errors
 from data_pipeline import label_maps
-from data_pipeline.classification import labels, tables, tasks
-from data_pipeline.tables import label_files
+from data_pipeline.classification import labels, tasks
+from data_pipeline.tables import label_files, labelled
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Source:
     # by "train", "dev" and "test"; for TFDS, names of splits; or the rows themselves
     files: dict[str, Any] = dataclasses.field(default_factory=dict)
     tfds_name: str = ""
-    layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
+    layout: labelled.Layout = dataclasses.field(default_factory=labelled.Layout)
     label_spec: str | Sequence[str] = ""  # of --labels, or the names themselves
     problem_type: str = "classification"  # of own files; a task has one
     separator: str = ","  # of labels of one row, for multi_label
@@ -54,7 +54,7 @@ class Source:
         layouts = [self.layout, *(split.layout for split in splits)]
         return any(layout.text_b is not None for layout in layouts)
 
-    def read(self, split: str) -> tables.Table:
+    def read(self, split: str) -> labelled.Table:
         """Reads "train", "dev" or "test", which needs no labels."""
         if self.task:
             if not self.data_dir:
@@ -67,13 +67,16 @@ class Source:
         return self._read_file(split)
 
     @functools.cached_property
-    def _parts(self) -> dict[str, tables.Table]:
+    def _parts(self) -> dict[str, labelled.Table]:
         """Training rows and dev rows of one file."""
         table = self._read_file("train")
         is_dev = self._held_out(table)
-        return {"train": tables.take(table, ~is_dev), "dev": tables.take(table, is_dev)}
+        return {
+            "train": labelled.take(table, ~is_dev),
+            "dev": labelled.take(table, is_dev),
+        }
 
-    def _held_out(self, table: tables.Table) -> np.ndarray:
+    def _held_out(self, table: labelled.Table) -> np.ndarray:
         """Which training rows are dev rows, bool [N]: a share of each class, not all.
 
         All seeds have the same. Rows of equal texts are in one part: as dev rows they
@@ -102,7 +105,7 @@ class Source:
             )
         return is_dev
 
-    def _read_file(self, split: str) -> tables.Table:
+    def _read_file(self, split: str) -> labelled.Table:
         path, layout = self.files.get(split), self.layout
         if path is None or (isinstance(path, str) and not path):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
@@ -117,15 +120,15 @@ class Source:
         layout = dataclasses.replace(layout, leaves_out=leaves_out)
         if self.tfds_name:
             folder = self.data_dir or None
-            return tables.read_tfds(
+            return labelled.read_tfds(
                 self.tfds_name, path, layout, data_dir=folder, **needs
             )
         if not isinstance(path, str):
-            return tables.from_memory(f'files["{split}"]', path, layout, **needs)
-        return tables.read_table(path, layout, **needs)
+            return labelled.from_memory(f'files["{split}"]', path, layout, **needs)
+        return labelled.read_table(path, layout, **needs)
 
     def label_set(
-        self, train: tables.Table | None, head: label_maps.Head | None
+        self, train: labelled.Table | None, head: label_maps.Head | None
     ) -> tuple[labels.Labels, tuple[str, ...]]:
         """The labels in the order of the head's rows, and their names as asked for.
 
@@ -187,7 +190,7 @@ class Source:
         names = head.names if names is None else names
         return labels.Labels(names, kind, stored.separator, self.form)
 
-    def _names_in(self, train: tables.Table) -> tuple[str, ...]:
+    def _names_in(self, train: labelled.Table) -> tuple[str, ...]:
         if not train.choices:
             names = train.label_names
             return names or labels.find_labels(train, self.kind, self.separator)

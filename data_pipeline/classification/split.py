@@ -14,14 +14,8 @@ from contract import errors, features, file_names, outcomes, wording
 from contract.tensorflow_later import tf
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, tf_records
-from data_pipeline.classification import (
-    encoding,
-    label_checks,
-    labels,
-    sources,
-    tables,
-    tasks,
-)
+from data_pipeline.classification import encoding, label_checks, labels, sources, tasks
+from data_pipeline.tables import labelled
 from data_pipeline.text import base
 
 # The original's names of the splits' files.
@@ -32,7 +26,7 @@ _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 class LabelledSplit(batching.Split):
     """The rows of one split."""
 
-    table: tables.Table
+    table: labelled.Table
     label_ids: Any  # of Labels.encode, or encode_sets to learn; None without labels
     label_set: labels.Labels
 
@@ -155,14 +149,14 @@ def load(
     )
 
 
-def _submission(task: tasks.Task | None, test: tables.Table | None) -> str:
+def _submission(task: tasks.Task | None, test: labelled.Table | None) -> str:
     name = os.path.basename(test.path) if test else ""
     return task.submission.get(name, "") if task else ""
 
 
 def pack(
     name: str,
-    table: tables.Table,
+    table: labelled.Table,
     label_ids: Any,
     encode: encoding.Encoder,
     label_set: labels.Labels,
@@ -175,7 +169,7 @@ def pack(
     return LabelledSplit(table.path, packed, table, label_ids, label_set)
 
 
-def _label_ids(name: str, table: tables.Table, label_set: labels.Labels) -> Any:
+def _label_ids(name: str, table: labelled.Table, label_set: labels.Labels) -> Any:
     """The labels of a split as arrays; None for a test split without usable ones."""
     if name == "train" and label_set.problem_type == "multi_label":
         return label_set.encode_sets(table)

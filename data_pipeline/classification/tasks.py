@@ -12,8 +12,7 @@ from typing import Any
 from absl import logging
 
 from contract import errors, remote_files, wording
-from data_pipeline.classification import tables
-from data_pipeline.tables import numbers, text_rows
+from data_pipeline.tables import labelled, numbers, text_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Split:
     """One split of a task."""
 
     files: tuple[str, ...]  # below the data directory; the first that exists is read
-    layout: tables.Layout
+    layout: labelled.Layout
     prefix: str  # of guids, before "-" and the id, or the row's number from 0
 
 
@@ -35,14 +34,14 @@ class Task:
     problem_type: str = "classification"  # or "regression", "choice"
     metrics: tuple[str, ...] = ("accuracy",)  # scores that people report
     # From the files' spellings to those of `labels`.
-    label_map: Mapping[Any, tables.Label] = dataclasses.field(default_factory=dict)
+    label_map: Mapping[Any, labelled.Label] = dataclasses.field(default_factory=dict)
     pair_input: str | None = None  # of labels.Labels, where the task has its own
     # The file that the task's site takes, by the test file; see submission_lines.
     submission: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 _with_header = functools.partial(
-    tables.Layout, file_format="tsv", has_header=True, is_published=True
+    labelled.Layout, file_format="tsv", has_header=True, is_published=True
 )
 _SENTENCES = _with_header(text_a="sentence1", text_b="sentence2", label="label")
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
@@ -51,8 +50,8 @@ _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 
 def _glue(
     name: str,
-    layout: tables.Layout,
-    test: tables.Layout | None = None,
+    layout: labelled.Layout,
+    test: labelled.Layout | None = None,
     half: str = "",
     *,
     submitted: str,
@@ -101,7 +100,7 @@ def _xnli(language: str) -> Task:
 
 
 _with_keys = functools.partial(
-    tables.Layout, label="label", example_id="id", is_published=True
+    labelled.Layout, label="label", example_id="id", is_published=True
 )
 
 
@@ -283,7 +282,7 @@ def task_named(name: str, xnli_language: str = "zh") -> Task:
     return _xnli(xnli_language) if key == "xnli" else TASKS[key]
 
 
-def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
+def read_split(task: Task, data_dir: str, split: str) -> labelled.Table:
     """Reads one split as the original's processor did, with its guids and empty texts.
 
     Differs from google-research/bert: a test split without labels has `labels` None;
@@ -302,7 +301,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     layout = dataclasses.replace(
         row.layout, has_header=has_header, allow_empty_text=True
     )
-    table = tables.read_table(path, layout, labels_required=split != "test")
+    table = labelled.read_table(path, layout, labels_required=split != "test")
     ids = table.example_ids
     if row.layout.example_id is None:
         ids = [str(line - 1) for line in table.lines]
@@ -311,7 +310,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     return dataclasses.replace(table, labels=names, example_ids=ids)
 
 
-def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
+def _has_header(task: Task, path: str, layout: labelled.Layout) -> bool | None:
     """Whether line 1 holds names; None for other formats than TSV.
 
     Differs from google-research/bert: a file without the header that was published is

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contract import errors, wording
-from data_pipeline.classification import tables
-from data_pipeline.tables import numbers, table_columns, text_rows
+from data_pipeline.tables import labelled, numbers, table_columns, text_rows
 
 # Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
 # a text and its label.
@@ -164,17 +163,17 @@ def _count_left_out(path: str, which: str, lines: Sequence[int]) -> None:
 
 
 def read_rows(
-    path: str, layout: tables.Layout, *, tfds: str = "", data_dir: str | None = None
-) -> tables.Table:
+    path: str, layout: labelled.Layout, *, tfds: str = "", data_dir: str | None = None
+) -> labelled.Table:
     """The table of a file, or of the split `path` of a data set."""
     if tfds:
-        return tables.read_tfds(
+        return labelled.read_tfds(
             tfds, path, layout, data_dir=data_dir, labels_required=False
         )
-    return tables.read_table(path, layout, labels_required=False)
+    return labelled.read_table(path, layout, labels_required=False)
 
 
-def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
+def kind_of(table: labelled.Table, *, has_teacher: bool = False) -> str:
     """The kind of the rows, by their columns."""
     if table.choices is not None:
         return TRIPLETS

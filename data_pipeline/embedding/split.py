@@ -10,9 +10,9 @@ import numpy as np
 
 from contract import errors, features
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import encoding, label_checks, tables
+from data_pipeline.classification import encoding, label_checks
 from data_pipeline.embedding import corpora
-from data_pipeline.tables import numbers
+from data_pipeline.tables import labelled, numbers
 from data_pipeline.text import base
 
 _LOOKED_AT = 4  # waiting rows that a batch may look at, for each of its own
@@ -129,7 +129,7 @@ _PROBLEM_TYPES = {corpora.SCORED: "regression", corpora.LABELLED: "classificatio
 class TextSplit(batching.Split):
     """The rows of a split, each of G texts."""
 
-    table: tables.Table
+    table: labelled.Table
     kind: str
     text_ids: np.ndarray  # int32 [N, G], equal where texts are
     labels: np.ndarray | None  # float32 [N] scores, or int32 [N] numbers of labels
@@ -210,7 +210,7 @@ def load_retrieval(
 
 def load(
     name: str,
-    table: tables.Table,
+    table: labelled.Table,
     tokenizer: base.Tokenizer,
     max_seq_length: int,
     *,
@@ -226,7 +226,7 @@ def load(
     kind = corpora.kind_of(table, has_teacher=has_teacher)
     table = label_checks.one_label_each(table, "")
     if name != "test":
-        table = label_checks.labelled(table, _PROBLEM_TYPES.get(kind, ""))
+        table = label_checks.with_labels(table, _PROBLEM_TYPES.get(kind, ""))
     each = table.texts()
     size = len(each[0])
     if kind == corpora.LABELLED and len(each) < 2:
@@ -279,6 +279,6 @@ def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Pac
     return dataclasses.replace(packed, num_sequences=size)
 
 
-def _scores(table: tables.Table) -> np.ndarray:
+def _scores(table: labelled.Table) -> np.ndarray:
     remedy = "correct it, or --label_column, which may be empty for pairs alone"
     return numbers.read(table.path, table.lines, table.labels or (), remedy)

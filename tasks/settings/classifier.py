@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from contract import errors, export_formats
 from data_pipeline.classification import sources
-from data_pipeline.classification import tables as labelled_tables
+from data_pipeline.tables import labelled
 from tasks.settings import fields, fine_tuning, head, model, tables, training
 
 # Temperatures; beyond these both softmaxes are 0 and 1, or all alike, and nothing is
@@ -190,7 +190,7 @@ class ClassifierSettings(
             return self.check_rows()
         super().check()
         self.check_rows()
-        labelled_tables.check_columns(self.local_tables, self.layout())
+        labelled.check_columns(self.local_tables, self.layout())
 
     def check_rows(self) -> None:
         """Refuses what contradicts the rows, or the teacher of them."""
@@ -331,7 +331,7 @@ class ClassifierSettings(
         """Whether rows come from a task by name, and not from the user's files."""
         return bool(self.task_name or self.tfds_name)
 
-    def layout(self) -> labelled_tables.Layout:
+    def layout(self) -> labelled.Layout:
         """The columns of own files; several of labels have commas between them."""
         names = tuple(map(str.strip, (self.label_column or "").split(",")))
         read = super().layout()

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from contract import errors
-from data_pipeline.classification import tables as labelled_tables
 from data_pipeline.embedding import corpora
+from data_pipeline.tables import labelled
 from tasks.settings import fields, fine_tuning, model, retrieval, tables, training
 
 IN_BATCH, COSENT, COSINE = "in_batch_negatives", "cosent", "cosine"
@@ -150,11 +150,11 @@ class EmbeddingSettings(
     )
     pack_sequences: bool = fields.again(training.PackSequences, "pack_sequences", True)
 
-    def layout(self) -> labelled_tables.Layout:
+    def layout(self) -> labelled.Layout:
         """The columns of a table, as the settings name them."""
         pair = self.text_b_column
         negatives = tuple(self.negative_columns)
-        return labelled_tables.Layout(
+        return labelled.Layout(
             file_format=self.file_format,
             **self.form(),
             text_a=self.text_a_column,

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from contract import errors
-from data_pipeline.classification import tables
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import labelled, text_rows
 from tasks.settings import fields
 
 SPLITS = ("train", "dev", "test")
@@ -82,7 +81,7 @@ class Form(fields.Settings):
     )
 
     def form(self) -> dict[str, Any]:
-        """How the rows of a file are cut, by the names of tables.Layout."""
+        """How the rows of a file are cut, by the names of labelled.Layout."""
         return {
             "has_header": _HAS_HEADER[self.has_header],  # None where line 1 decides
             "delimiter": self.delimiter,
@@ -107,9 +106,9 @@ class Columns(Form):
     )
     id_column: str | None = column("the row ids for the predictions", fields.NOTHING)
 
-    def layout(self) -> tables.Layout:
+    def layout(self) -> labelled.Layout:
         """The columns of a table."""
-        return tables.Layout(
+        return labelled.Layout(
             file_format=self.file_format,
             **self.form(),
             text_a=self.text_a_column,

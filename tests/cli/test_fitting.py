@@ -465,12 +465,12 @@ def test_predictions_of_a_table_are_those_of_its_texts(model_dir, tmp_path):
 
 
 def test_predictions_of_rows_that_are_left_out_are_refused(model_dir, monkeypatch):
-    from data_pipeline.classification import tables
+    from data_pipeline.tables import labelled
 
-    made, whole = fitted("classifier", model_dir), tables.from_memory
+    made, whole = fitted("classifier", model_dir), labelled.from_memory
     monkeypatch.setattr(
-        *(tables, "from_memory"),
-        lambda *each, **more: tables.take(whole(*each, **more), np.arange(3) > 0),
+        *(labelled, "from_memory"),
+        lambda *each, **more: labelled.take(whole(*each, **more), np.arange(3) > 0),
     )
     with pytest.raises(
         errors.InputError, match=r"^rows: 1 of 3 are left out, .*; remove them$"

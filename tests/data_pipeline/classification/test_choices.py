@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline import label_maps
-from data_pipeline.classification import encoding, labels, sources, tables
+from data_pipeline.classification import encoding, labels, sources
 from data_pipeline.classification import split as row_splits
+from data_pipeline.tables import labelled
 from data_pipeline.text import wordpiece
 from tests import tiny
 from tests.refusals import refused
@@ -31,7 +32,9 @@ def load(tmp_path, tokenizer):
         (tmp_path / name).write_text(content)
         layout = {"choices": COLUMNS, **more.pop("layout", {})}
         source = sources.Source(
-            files={split: str(tmp_path / name)}, layout=tables.Layout(**layout), **more
+            files={split: str(tmp_path / name)},
+            layout=labelled.Layout(**layout),
+            **more,
         )
         return row_splits.load(
             *(source, [split], tokenizer, length),

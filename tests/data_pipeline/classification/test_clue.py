@@ -276,7 +276,7 @@ def test_vocabularies_and_rows_that_a_cloze_cannot_have(tokenizer, tmp_path):
     csv = "context,a,b,label\n天#idiom#上,鸟,女,0\n天上,鸟,女,1\n"
     (tmp_path / "own.csv").write_text(csv, "utf-8")
     own = {"files": {"train": str(tmp_path / "own.csv")}, "pair_input": "cloze"}
-    layout = sources.tables.Layout(text_a="context", choices=("a", "b"))
+    layout = sources.labelled.Layout(text_a="context", choices=("a", "b"))
     table = sources.Source(layout=layout, **own).read("train")
     with pytest.raises(ValueError, match=r"own.csv:3: '天上' has not one #idiom#"):
         encoding.Encoder(tokenizer, 20, label_set).check(table)
@@ -310,7 +310,7 @@ def test_an_idiom_fills_one_blank_of_a_line():
 def written(task, ids, chosen, kind="classification", form="joined"):
     label_set = labels.Labels(task.labels, kind, pair_input=form)
     columns = {"path": "", "text_a": [""] * len(ids), "text_b": None, "labels": None}
-    table = sources.tables.Table(
+    table = sources.labelled.Table(
         example_ids=ids, lines=[*range(len(ids))], choices=None, **columns
     )
     data = split.LabelledSplit("", None, table, None, label_set)

@@ -5,13 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from data_pipeline.classification import label_checks, sources, tables
+from data_pipeline.classification import label_checks, sources
+from data_pipeline.tables import labelled
 from tests.refusals import refused
 
 
 def table(*values, texts=None, seconds=None, path="train.csv"):
     count = len(values)
-    return tables.Table(
+    return labelled.Table(
         path=path,
         text_a=texts or [f"text {n}" for n in range(count)],
         text_b=seconds,
@@ -252,7 +253,7 @@ def test_numbers_of_a_regression():
 
 
 def left_out(capsys, *values, problem_type="classification", names=()):
-    kept = label_checks.labelled(table(*values), problem_type, names)
+    kept = label_checks.with_labels(table(*values), problem_type, names)
     printed = capsys.readouterr().out
     assert (len(kept.labels) < len(values)) == ("left out" in printed)
     assert [text.split()[1] for text in kept.text_a] == [
@@ -302,8 +303,8 @@ def test_named_labels_are_kept_and_other_placeholders_are_not(capsys):
 
 def test_rows_without_any_label_are_refused(capsys):
     with refused("train.csv: no row has a label ('-' 2, '' 1)", "--label_column"):
-        label_checks.labelled(table("-", "-", ""), "classification", NLI)
-    label_checks.labelled(table(*NLI, "", "-", "-"), "classification")
+        label_checks.with_labels(table("-", "-", ""), "classification", NLI)
+    label_checks.with_labels(table(*NLI, "", "-", "-"), "classification")
     assert capsys.readouterr().out == (
         "train.csv: left out 3 rows without a label ('-' 2, '' 1), lines 5, 6, 7; for "
         "a class of that name, name all with --labels\n"
@@ -382,8 +383,8 @@ def test_two_labels_are_shown_in_whichever_part_of_a_file_they_are():
     for dev_rows in ([5, 6], [4, 6, 7], [4, 5, 6, 7], [0]):
         is_dev = np.isin(np.arange(8), dev_rows)
         parts = {
-            "train": tables.take(whole, ~is_dev),
-            "dev": tables.take(whole, is_dev),
+            "train": labelled.take(whole, ~is_dev),
+            "dev": labelled.take(whole, is_dev),
         }
         assert label_checks.of_texts(parts, lambda label: label)[0] == two
     # A placeholder is no second label, and neither is a label in another file.

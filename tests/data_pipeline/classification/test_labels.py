@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from data_pipeline import label_maps
-from data_pipeline.classification import labels, tables
-from data_pipeline.tables import label_files
+from data_pipeline.classification import labels
+from data_pipeline.tables import label_files, labelled
 from tests.refusals import refused
 
 
 def table(*values, lines=None, path="dev.tsv"):
-    return tables.Table(
+    return labelled.Table(
         path=path,
         text_a=["a"] * len(values),
         text_b=None,

@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 
 from contract import outcomes
-from data_pipeline.classification import (
-    labels,
-    prediction_table,
-    split,
-    tables,
-)
+from data_pipeline.classification import labels, prediction_table, split
+from data_pipeline.tables import labelled
 
 CLASSES = labels.Labels(("no", "yes", "ja"))
 TOPICS = labels.Labels(("a", "b"), "multi_label", "|")
@@ -23,7 +19,7 @@ SHARES = [[0.25, 0.5, 0.25], [0.1, 0.2, 0.7]]
 
 def read(path, text, layout=None):
     path.write_bytes(text.encode())
-    return tables.read_table(path, layout or tables.Layout(), labels_required=False)
+    return labelled.read_table(path, layout or labelled.Layout(), labels_required=False)
 
 
 def written(table, label_set=CLASSES, shares=SHARES, decisions=(1, 2), losses=None):
@@ -53,7 +49,7 @@ def test_all_columns_of_the_input_stand_before_the_predictions(tmp_path):
     table = read(
         tmp_path / "a.csv",
         "\r\n".join(rows) + "\r\n;;;;;;\r\n",
-        tables.Layout(text_a="Description", label="label", has_header=True),
+        labelled.Layout(text_a="Description", label="label", has_header=True),
     )
     text = written(table, losses=np.ones(2))
     # A file with semicolons is answered with semicolons and decimal commas.
@@ -93,7 +89,7 @@ def test_names_of_predictions_are_those_of_no_column(tmp_path):
 
 
 def test_columns_without_names_have_roles_and_numbers(tmp_path):
-    layout = tables.Layout(text_a=2, label=-1, has_header=False)
+    layout = labelled.Layout(text_a=2, label=-1, has_header=False)
     table = read(tmp_path / "a.tsv", 'i\t"a, b\tx y\tyes\nj\tc\tz\tno\n', layout)
     assert cells(written(table))[:2] == [
         [
@@ -138,7 +134,7 @@ def test_numbers_and_choices(tmp_path):
         ["x y", "1", "3.14"],
         ["z", "2", "-1.0"],
     ]
-    layout = tables.Layout(text_a="text", choices=("p", "q"), has_header=True)
+    layout = labelled.Layout(text_a="text", choices=("p", "q"), has_header=True)
     table = read(tmp_path / "b.csv", "text,p,q\nx y,one,two\nz,three,four\n", layout)
     assert cells(written(table, CHOICES, [[0.25, 0.75], [1, 0]], [1, 0]))[1:] == [
         ["x y", "one", "two", "1", "0.75", "two"],
@@ -152,13 +148,13 @@ def test_written_scores_are_read_again(tmp_path):
     text = written(table, NUMBERS, scores[:, None], scores)
     assert "z;2,25;1,125\r\n" in text
     for column, wanted in (("score", [1.5, 2.25, 3]), ("predicted_score", scores)):
-        layout = tables.Layout(label=column)
+        layout = labelled.Layout(label=column)
         again = read(tmp_path / "b.csv", text, layout)
         assert NUMBERS.encode(again).tolist() == list(wanted)
 
 
 def test_rows_that_were_left_out_are_not_in_the_table(tmp_path):
-    layout = tables.Layout(
+    layout = labelled.Layout(
         text_a=1, has_header=True, keep_rows=(0, "de"), is_published=True
     )
     text = "language\ttext\nen\tone\nde\tzwei\tmore\nde\tdrei\n"

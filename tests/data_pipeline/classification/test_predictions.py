@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from contract import outcomes as outcomes_lib
-from data_pipeline.classification import labels, predictions, split, tables
+from data_pipeline.classification import labels, predictions, split
+from data_pipeline.tables import labelled
 from tests import full_disk, tiny
 
 CLASSES = labels.Labels(("no", "yes", "ja"))
@@ -23,7 +24,7 @@ def rows(label_set=CLASSES, **changes):
         "example_ids": ["test-1", "test-2"],
         "lines": [1, 2],
     }
-    table, label_ids = tables.Table(**{**columns, **changes}), None
+    table, label_ids = labelled.Table(**{**columns, **changes}), None
     with contextlib.suppress(ValueError):
         label_ids = label_set.encode(table)
     return split.LabelledSplit("test.tsv", None, table, label_ids, label_set)

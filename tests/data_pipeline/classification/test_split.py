@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from data_pipeline import label_maps
 from data_pipeline.batches import batching
-from data_pipeline.classification import encoding, labels, sources, tables
+from data_pipeline.classification import encoding, labels, sources
 from data_pipeline.classification import split as row_splits
+from data_pipeline.tables import labelled
 from data_pipeline.text import wordpiece
 from tests import tiny
 from tests.refusals import refused
@@ -46,7 +47,7 @@ def source(tmp_path):
             if layout is None
             else layout
         )
-        return sources.Source(files=files, layout=tables.Layout(**columns), **options)
+        return sources.Source(files=files, layout=labelled.Layout(**columns), **options)
 
     return make
 
@@ -192,7 +193,7 @@ def test_task_has_its_own_metrics_and_pairs():
     assert data.splits["test"].label_ids is None
     assert set(data.splits["dev"].label_ids) <= {0, 1}
     assert task.has_pairs and not sources.Source(task_name="cola").has_pairs
-    assert sources.Source(layout=tables.Layout(text_a="a", text_b="b")).has_pairs
+    assert sources.Source(layout=labelled.Layout(text_a="a", text_b="b")).has_pairs
 
 
 def test_dev_rows_are_a_share_of_each_class(source, capsys):
@@ -352,7 +353,7 @@ def test_each_file_says_whether_it_has_a_header(tmp_path, layout, train, test, e
         ending = "jsonl" if text[0] == "{" else "tsv" if "\t" in text else "csv"
         files[split] = str(tmp_path / f"{split}.{ending}")
         pathlib.Path(files[split]).write_text(text)
-    made = sources.Source(files=files, layout=tables.Layout(**layout))
+    made = sources.Source(files=files, layout=labelled.Layout(**layout))
     if error:
         with pytest.raises(ValueError, match=re.escape(error)):
             load(made, files)

@@ -11,7 +11,8 @@ import re
 
 import pytest
 
-from data_pipeline.classification import labels, tables, tasks
+from data_pipeline.classification import labels, tasks
+from data_pipeline.tables import labelled
 from tests.refusals import refused
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
@@ -228,10 +229,10 @@ def test_tables_of_choices_are_read_as_the_page_shows(tmp_path, monkeypatch):
     for path, (_, row), (text_a, text_b, choices) in zip(
         files, CHOICES.values(), columns, strict=True
     ):
-        layout = tables.Layout(
+        layout = labelled.Layout(
             text_a=text_a, text_b=text_b, choices=tuple(choices.split(","))
         )
-        table = tables.read_table(path, layout, labels_required=True)
+        table = labelled.read_table(path, layout, labels_required=True)
         assert row == (
             *(table.text_a[0], table.text_b[0]),
             *(table.choices[0], table.labels[0]),

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora, split
+from data_pipeline.tables import labelled
 from data_pipeline.text import wordpiece
 
-LAYOUT = tables.Layout(usual_texts=corpora.USUAL_TEXTS)
+LAYOUT = labelled.Layout(usual_texts=corpora.USUAL_TEXTS)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_names_that_are_passed_come_first(read):
 
 
 def test_classifiers_know_the_same_pairs(read):
-    _, texts, table = read(("question", "passage", "label"), tables.Layout())
+    _, texts, table = read(("question", "passage", "label"), labelled.Layout())
     assert texts == ("text 0", "text 1") and table.labels == ["text 2"]
 
 
@@ -71,7 +71,7 @@ def test_lists_of_one_label_are_that_label_in_all_splits():
     names: tuple[str, ...] = ()
     for name in ("train", "test"):
         rows = [{"text": text, "label": [label]} for text, label in ("ax", "by", "cx")]
-        table = tables.from_memory(name, rows, LAYOUT, labels_required=True)
+        table = labelled.from_memory(name, rows, LAYOUT, labels_required=True)
         data = split.load(name, table, tokenizer, 16, label_names=names)
         names = data.label_names
         assert names == ("x", "y") and data.labels.tolist() == [0, 1, 0]

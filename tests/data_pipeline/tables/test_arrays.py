@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from contract import remote_files
-from data_pipeline.classification import label_checks, tables
+from data_pipeline.classification import label_checks
 from data_pipeline.embedding import corpora
 from data_pipeline.generation import perplexity, prompts
 from data_pipeline.seq2seq import pairs
-from data_pipeline.tables import clue, text_rows
+from data_pipeline.tables import clue, labelled, text_rows
 from data_pipeline.tagging import files, scores
 from serving import streaming
 from tasks import prediction
@@ -19,12 +19,12 @@ from tests.refusals import refused
 
 
 def of_table(path):
-    table = tables.read_table(path, tables.Layout(), labels_required=True)
+    table = labelled.read_table(path, labelled.Layout(), labels_required=True)
     return table.lines, table.text_a, table.labels
 
 
 def of_embedding(path):
-    table = corpora.read_rows(path, tables.Layout(usual_texts=corpora.USUAL_TEXTS))
+    table = corpora.read_rows(path, labelled.Layout(usual_texts=corpora.USUAL_TEXTS))
     return table.lines, table.text_a, table.labels
 
 
@@ -183,7 +183,7 @@ def test_choices_of_label_studio_are_labels(write, name):
     lines, texts, labels = DOORS[name](write(*tasks))
     assert texts == ["good", "none", "odd"] and lines == [1, 2, 4]
     assert labels == [("pos",), ("neg",), ()]
-    rows = tables.from_memory("t", tasks, tables.Layout(), labels_required=True)
+    rows = labelled.from_memory("t", tasks, labelled.Layout(), labels_required=True)
     assert rows.labels == labels and rows.example_ids == ["7"] * 3
     each = label_checks.one_label_each(rows, "classification")
     assert each.labels == ["pos", "neg", "null"]
@@ -202,8 +202,8 @@ def test_several_choices_are_lists_and_several_controls_keep_their_names(write):
         ("topic", [("x, y", "z"), (), ("z",), "null"]),
         ("mood", [("pos",), ("neg",), (), "null"]),
     ):
-        layout = tables.Layout(label=column)
-        assert tables.read_table(path, layout, labels_required=True).labels == wanted
+        layout = labelled.Layout(label=column)
+        assert labelled.read_table(path, layout, labels_required=True).labels == wanted
 
 
 def test_spans_of_label_studio_are_tags(write):

@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import labelled, text_rows
 from tests.refusals import refused
 
 GERMAN = [("Größe paßt", "süß"), ("„für 5 €“; naja", "bäh"), ("zwei\nZeilen", "süß")]
@@ -17,13 +16,13 @@ CHINESE = [("很好 好好好", "好评"), ("不行", "差评")]
 
 
 def of_table(path, **form):
-    table = tables.read_table(path, tables.Layout(**form), labels_required=True)
+    table = labelled.read_table(path, labelled.Layout(**form), labels_required=True)
     assert [tuple(row)[:2] for row in table.input_rows()] or path.endswith("jsonl")
     return list(zip(table.text_a, table.labels, strict=True))
 
 
 def of_embedding(path, **form):
-    table = corpora.read_rows(path, tables.Layout(**form))
+    table = corpora.read_rows(path, labelled.Layout(**form))
     return list(zip(table.text_a, table.labels, strict=True))
 
 
@@ -34,8 +33,8 @@ def of_pairs(path, **form):
 
 
 def of_choices(path, **form):
-    layout = tables.Layout(text_a="text", label="", choices=("label", "text"), **form)
-    table = tables.read_table(path, layout, labels_required=False)
+    layout = labelled.Layout(text_a="text", label="", choices=("label", "text"), **form)
+    table = labelled.read_table(path, layout, labels_required=False)
     return [
         (text, choices[0])
         for text, choices in zip(table.text_a, table.choices, strict=True)
@@ -127,7 +126,7 @@ def test_one_accent_shows_that_a_file_is_utf_8(tmp_path, monkeypatch, block):
         of_table(str(tmp_path / "t.tsv"), encoding="latin-1")
 
 
-@pytest.mark.parametrize("layout", [tables.Layout, pairs.Layout, text_rows.Form])
+@pytest.mark.parametrize("layout", [labelled.Layout, pairs.Layout, text_rows.Form])
 @pytest.mark.parametrize("encoding", ["cp12520", "base64", "rot13", "undefined", "a\0"])
 def test_no_encoding_of_text_is_refused_at_once(layout, encoding):
     with refused(f"--encoding={encoding} is no encoding of text; give one such as cp"):

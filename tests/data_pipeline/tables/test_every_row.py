@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract import errors
-from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import labelled, text_rows
 
 TEXTS = [
     *("A nice one.", "so bad", "Well, a nice one", "Wait; what?", 'He said "no" twice'),
@@ -43,14 +42,14 @@ class Reader(NamedTuple):
 
 
 def of_table(path, columns, delimiter):
-    layout = tables.Layout(delimiter=delimiter, **columns)
-    table = tables.read_table(path, layout, labels_required=True)
+    layout = labelled.Layout(delimiter=delimiter, **columns)
+    table = labelled.read_table(path, layout, labels_required=True)
     texts = zip(table.text_a, table.text_b, strict=True)
     return list(zip(table.lines, texts, strict=True))
 
 
 def of_embedding(path, columns, delimiter):
-    layout = tables.Layout(
+    layout = labelled.Layout(
         delimiter=delimiter, usual_texts=corpora.USUAL_TEXTS, **columns
     )
     table = corpora.read_rows(path, layout)
@@ -67,8 +66,8 @@ def of_choices(path, columns, delimiter):
     """Answers in the place of the second text, and no label."""
     wanted = dict(columns, choices=(columns["text_b"], columns["label"]))
     del wanted["text_b"], wanted["label"]
-    layout = tables.Layout(delimiter=delimiter, **wanted)
-    table = tables.read_table(path, layout, labels_required=False)
+    layout = labelled.Layout(delimiter=delimiter, **wanted)
+    table = labelled.read_table(path, layout, labels_required=False)
     rows = zip(table.lines, table.text_a, table.choices, strict=True)
     return [(line, (text, choices[0])) for line, text, choices in rows]
 

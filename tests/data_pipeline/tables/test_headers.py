@@ -2,21 +2,22 @@
 
 import pytest
 
-from data_pipeline.classification import tables, tasks
+from data_pipeline.classification import tasks
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
+from data_pipeline.tables import labelled
 from tests.refusals import refused
 
 
 @pytest.fixture
 def read(tmp_path):
-    """Reads a text as a table; `columns` are those of tables.Layout."""
+    """Reads a text as a table; `columns` are those of labelled.Layout."""
 
     def write_and_read(content, name="t.tsv", *, required=True, **columns):
         (tmp_path / name).write_text(content, encoding="utf-8")
-        return tables.read_table(
+        return labelled.read_table(
             str(tmp_path / name),
-            tables.Layout(**columns),
+            labelled.Layout(**columns),
             labels_required=required,
         )
 
@@ -132,11 +133,11 @@ def test_a_usual_text_is_never_left_unread_unnoticed(read, capsys):
         "reads 'text' (text_a), 'label'; not read: 'context'" in capsys.readouterr().out
     )
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y", "text_pair": "c"}]
-    layout = tables.Layout()
+    layout = labelled.Layout()
     with refused("t: 'text' would be read, and 'text_pair' would not"):
-        tables.from_memory("t", rows, layout, labels_required=True)
+        labelled.from_memory("t", rows, layout, labels_required=True)
     rows[1] = {"text": "b", "label": "y", "title": "c"}
-    assert tables.from_memory("t", rows, layout, labels_required=True).text_b is None
+    assert labelled.from_memory("t", rows, layout, labels_required=True).text_b is None
     # A title is named, and not read.
     table = read("id\ttitle\ttext\tlabel\n7\ta\tb\t1\n")
     assert (table.text_a, table.text_b, table.example_ids) == (["b"], None, ["7"])
@@ -288,7 +289,7 @@ def test_tweets_without_a_header(read, capsys):
 def test_rows_of_vectors_have_the_same_rules(tmp_path):
     def read_rows(content, **columns):
         (tmp_path / "t.csv").write_text(content)
-        layout = tables.Layout(usual_texts=corpora.USUAL_TEXTS, **columns)
+        layout = labelled.Layout(usual_texts=corpora.USUAL_TEXTS, **columns)
         return corpora.read_rows(tmp_path / "t.csv", layout).texts()
 
     assert read_rows("query,document\na,b\n\n") == [("a", "b")]

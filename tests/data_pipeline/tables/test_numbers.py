@@ -3,30 +3,30 @@
 import numpy as np
 import pytest
 
-from data_pipeline.classification import labels, tables
+from data_pipeline.classification import labels
 from data_pipeline.embedding import corpora
 from data_pipeline.embedding import split as text_split
-from data_pipeline.tables import numbers
+from data_pipeline.tables import labelled, numbers
 from tests.refusals import refused
 
 REGRESSION = labels.Labels((), "regression")
 
 
 def of_classifier(path):
-    table = tables.read_table(path, tables.Layout(), labels_required=True)
+    table = labelled.read_table(path, labelled.Layout(), labels_required=True)
     return REGRESSION.encode(table)
 
 
 def of_memory(path):
     with open(path) as file:
         rows = [line.rstrip("\n").split(";") for line in file][1:]
-    layout = tables.Layout()
-    table = tables.from_memory("t", rows, layout, labels_required=True)
+    layout = labelled.Layout()
+    table = labelled.from_memory("t", rows, layout, labels_required=True)
     return REGRESSION.encode(table)
 
 
 def of_embedding(path):
-    return text_split._scores(corpora.read_rows(path, tables.Layout()))
+    return text_split._scores(corpora.read_rows(path, labelled.Layout()))
 
 
 HEADER = "sentence1;sentence2;score"

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from data_pipeline.classification import sources, tables
+from data_pipeline.classification import sources
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files as squad_files
-from data_pipeline.tables import other_programs
+from data_pipeline.tables import labelled, other_programs
 from data_pipeline.tagging import files
 from tests.refusals import refused
 
@@ -51,7 +51,7 @@ def from_memory(folder, rows):
 def from_embedding(folder, rows):
     path = write(folder / "rows.jsonl", rows)
     return corpora.read_rows(
-        path, tables.Layout(usual_texts=corpora.USUAL_TEXTS)
+        path, labelled.Layout(usual_texts=corpora.USUAL_TEXTS)
     ).text_a
 
 
@@ -137,12 +137,12 @@ def test_words_of_other_columns_discard_nothing(read, tmp_path, capsys):
 def test_a_column_that_is_read_holds_no_marks(tmp_path):
     rows = records(["accept", "reject", "ignore", "accept"])
     for role in ("label", "text_b"):
-        layout = tables.Layout(text_a="text", **{role: "answer"})
+        layout = labelled.Layout(text_a="text", **{role: "answer"})
         for table in (
-            tables.read_table(
+            labelled.read_table(
                 write(tmp_path / "rows.csv", rows), layout, labels_required=True
             ),
-            tables.from_memory("rows", rows, layout, labels_required=True),
+            labelled.from_memory("rows", rows, layout, labels_required=True),
         ):
             assert len(table.lines) == 4
             column = table.labels if role == "label" else table.text_b

@@ -5,9 +5,8 @@ import tracemalloc
 
 import pytest
 
-from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora
-from data_pipeline.tables import memory_rows, text_rows
+from data_pipeline.tables import labelled, memory_rows, text_rows
 from data_pipeline.tagging import files
 from tests.refusals import refused
 
@@ -39,16 +38,18 @@ def path(tmp_path):
 
 
 def of_table(path):
-    return tables.read_table(path, tables.Layout(), labels_required=True).labels
+    return labelled.read_table(path, labelled.Layout(), labels_required=True).labels
 
 
 def of_embedding(path):
-    return corpora.read_rows(path, tables.Layout()).labels
+    return corpora.read_rows(path, labelled.Layout()).labels
 
 
 def of_memory(path):
     rows = parquet.read_table(path)
-    return tables.from_memory("t", rows, tables.Layout(), labels_required=True).labels
+    return labelled.from_memory(
+        "t", rows, labelled.Layout(), labels_required=True
+    ).labels
 
 
 def of_fit(path):

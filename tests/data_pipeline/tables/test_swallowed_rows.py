@@ -4,19 +4,20 @@ import csv
 
 import pytest
 
-from data_pipeline.classification import label_checks, sources, tables
+from data_pipeline.classification import label_checks, sources
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
+from data_pipeline.tables import labelled
 from tests.refusals import refused
 
 
 def of_table(path):
-    table = tables.read_table(path, tables.Layout(), labels_required=True)
+    table = labelled.read_table(path, labelled.Layout(), labels_required=True)
     return list(zip(table.text_a, table.labels, strict=True))
 
 
 def of_embedding(path):
-    layout = tables.Layout(usual_texts=corpora.USUAL_TEXTS)
+    layout = labelled.Layout(usual_texts=corpora.USUAL_TEXTS)
     table = corpora.read_rows(path, layout)
     return list(zip(table.text_a, table.labels or table.text_b, strict=True))
 

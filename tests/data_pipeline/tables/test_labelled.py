@@ -4,11 +4,10 @@ import json
 import numpy as np
 import pytest
 
-from data_pipeline.classification import tables
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import labelled, text_rows
 from tests.refusals import refused
 
-Layout = tables.Layout
+Layout = labelled.Layout
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def read(tmp_path):
     def write_and_read(content, name="t.tsv", *, required=True, empty=False, **layout):
         data = content if isinstance(content, bytes) else content.encode("utf-8")
         (tmp_path / name).write_bytes(data)
-        return tables.read_table(
+        return labelled.read_table(
             str(tmp_path / name),
             Layout(allow_empty_text=empty, **layout),
             labels_required=required,
@@ -403,7 +402,9 @@ def test_files_that_are_no_tables_are_refused(read, name, content, parts):
 
 def test_missing_and_unreadable_files_are_named(read, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.tsv: no such file"):
-        tables.read_table(str(tmp_path / "nowhere.tsv"), Layout(), labels_required=True)
+        labelled.read_table(
+            str(tmp_path / "nowhere.tsv"), Layout(), labels_required=True
+        )
     with refused("t.gz: cannot be read (", "; restore the file"):
         read(
             gzip.compress(b"text\tlabel\na\t1\n" * 9, mtime=0)[:-12],
@@ -441,7 +442,7 @@ def test_tfds(tmp_path):
     )
 
     def read(split="train", name="tiny_reviews", *, required=True, **layout):
-        return tables.read_tfds(
+        return labelled.read_tfds(
             name,
             split,
             Layout(**layout),
@@ -485,7 +486,7 @@ def test_columns_of_0_and_1_in_json_memory_and_files_without_a_header(read):
     lines = "".join(f"{json.dumps(row)}\n" for row in rows)
     for table in (
         read(lines, "t.jsonl", label=("x", "y")),
-        tables.from_memory(
+        labelled.from_memory(
             "rows", rows, Layout(label=["x", "y"]), labels_required=True
         ),
     ):
@@ -522,7 +523,7 @@ def test_null_is_no_label(read):
         read(rows.replace(', "label": null', ""), "t.jsonl")
     frame = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}]
     assert (
-        tables.from_memory("rows", frame, Layout(), labels_required=True).labels[1]
+        labelled.from_memory("rows", frame, Layout(), labels_required=True).labels[1]
         == "null"
     )
 
@@ -584,4 +585,6 @@ def test_parquet_is_read_as_jsonl(read, tmp_path):
     with refused("t.parquet: --delimiter=; is not one character of CSV, TSV"):
         read(content, "t.parquet", delimiter=";")
     with pytest.raises(FileNotFoundError, match=r"no\.parquet: no such file"):
-        tables.read_table(str(tmp_path / "no.parquet"), Layout(), labels_required=True)
+        labelled.read_table(
+            str(tmp_path / "no.parquet"), Layout(), labels_required=True
+        )
