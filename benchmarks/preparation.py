@@ -105,7 +105,7 @@ def near_texts(source):
     is_uncased = files.do_lower_case is not False
     tokenizer = wordpiece.BertTokenizer.from_file(files.vocab_file, is_uncased)
     names = dict(zip(("text_a", "text_b"), source.columns, strict=True))
-    texts = corpora.read_rows(source.path, labelled.Layout(**names))
+    texts = corpora.open_rows(source.path, labelled.Layout(**names)).read()
     split = text_sets.load("train", texts, tokenizer, source.row.max_seq_length)
     return split.packed, split.targets(), None
 

@@ -31,7 +31,7 @@ from contract import (
     remote_files,
     wording,
 )
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.classification import labels as labels_lib
 from data_pipeline.classification import sources
 from data_pipeline.classification import split as labelled_rows
@@ -342,7 +342,9 @@ class FittedModel(Generic[OwnSettings]):
             is_new = self._kind == "regression" != known
             if classes is None and (self._labels or is_new):
                 named: Any = label_maps.named(self._labels, self._kind)
-                classes = label_maps.follow(stored, named, "labels", trains=True)
+                classes = label_maps.follow(
+                    stored, named, "labels", trains=True, show=findings.show
+                )
             if classes is None and stored is None:
                 raise errors.InputError(
                     f"{self.source} has no {self.head} yet; call fit, or pass labels"
@@ -515,6 +517,7 @@ class Classifier(FittedModel[ClassifierSettings]):
                 self._usual_length,
                 head=self._opened.find_head("classifier"),
                 default_metrics=metrics.DEFAULTS,
+                show=findings.show,
             )
             if len(data.encode.text_names) > 1:
                 config_file = self._opened.files.config_file
@@ -541,7 +544,8 @@ class Classifier(FittedModel[ClassifierSettings]):
             layout = dataclasses.replace(self._layout, label="")
             path = remote_files.resolve(texts, "texts")
             with argument_names.in_python():
-                table = labelled.read_table(path, layout, labels_required=False)
+                opened = labelled.open_table(path, layout, labels_required=False)
+                table = opened.read(findings.show)
             return self.loaded.predict(table.text_a, table.text_b, table.choices)
         has_dicts = isinstance(texts, list) and texts and isinstance(texts[0], Mapping)
         is_table = has_dicts or memory_rows.has_columns(texts)
@@ -550,7 +554,8 @@ class Classifier(FittedModel[ClassifierSettings]):
                 return []
             needs = {"labels_required": False}
             with argument_names.in_python(rows={"rows": ("rows", texts)}):
-                table = labelled.from_memory("rows", texts, self._layout, **needs)
+                opened = labelled.open_memory("rows", texts, self._layout, **needs)
+                table = opened.read(findings.show)
             if left_out := count - len(table.lines):
                 raise errors.InputError(
                     f"rows: {left_out} of {count} are left out, and have no answer; "

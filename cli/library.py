@@ -17,7 +17,7 @@ from contract import (
     remote_files,
     wording,
 )
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions
 from data_pipeline.pretraining import cloze
@@ -494,7 +494,8 @@ def load(
     kind = stored.problem_type if stored else kind
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
-    classes = label_maps.follow(stored, classes, "labels", trains=True)
+    show = findings.show
+    classes = label_maps.follow(stored, classes, "labels", trains=True, show=show)
     return make_loaded(opened.build_new(classes), opened, length)
 
 

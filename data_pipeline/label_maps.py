@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, file_names, json_files, remote_files, wording
+from data_pipeline import findings
 from data_pipeline.classification import labels
 from data_pipeline.tables import text_rows
 from data_pipeline.tagging import schemes
@@ -67,11 +68,18 @@ def match(theirs: Sequence[str], ours: Sequence[str]) -> tuple[str, ...] | None:
     return None
 
 
-def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> Wanted:
+def follow(
+    head: Head | None,
+    wanted: Wanted,
+    origin: str,
+    *,
+    trains: bool,
+    show: findings.Show = findings.hide,
+) -> Wanted:
     """The classes wanted in the order of the rows of a head, if it has these.
 
-    Prints if that is not the order or spelling of `origin`, or is assumed, or if the
-    head has other classes: then a new one is trained, or the run refused.
+    Shows a note if that is not the order or spelling of `origin`, or is assumed, or if
+    the head has other classes: then a new one is trained, or the run refused.
 
     Differs from google-research/bert: a stored head keeps its classes; there its rows
     are of those of the task, in their order, whatever they were trained for.
@@ -88,10 +96,9 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
             f"{theirs} ({head.source}); leave the flag out, or set another --output_dir"
         )
     if names is None:
-        print(
-            f"labels: a new head for {kind(wanted)} {ours}; that of {head.source} is "
-            f"for {head.problem_type or 'classes'} {theirs}"
-        )
+        text = f"a new head for {kind(wanted)} {ours}; that of {head.source} is for "
+        text += f"{head.problem_type or 'classes'} {theirs}"
+        show([findings.Finding("labels", text)])
         return wanted
     if not trains and kind(wanted) == "regression":
         activation = getattr(head.classes, "activation", "")
@@ -101,7 +108,7 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
     note = f"{wording.listing(names)}, in the order of {theirs} of {head.source}"
     if match(head.names, names) is None:
         note = f"{theirs} of {head.source} are assumed to be {ours}, in this order"
-    print(f"labels: {note}; {origin} has {ours}")
+    show([findings.Finding("labels", f"{note}; {origin} has {ours}")])
     return dataclasses.replace(wanted, names=names)
 
 

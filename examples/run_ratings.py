@@ -32,7 +32,7 @@ import numpy as np
 from keras import ops
 
 from contract import atomic_files, features, file_names, outcomes
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding
 from data_pipeline.tables import labelled
@@ -52,7 +52,8 @@ class Scales(NamedTuple):
 
 
 def read(path, encode):
-    table = labelled.read_table(path, labelled.Layout(), labels_required=True)
+    opened = labelled.open_table(path, labelled.Layout(), labels_required=True)
+    table = opened.read(findings.show)
     ratings = np.array([label.split() for label in table.labels], np.float32)
     packed = encoding.featurize(table, encode)
     return batching.Examples(
@@ -72,7 +73,8 @@ def prepare(settings: RatingSettings):
     given = next(iter(splits.values())).targets[features.LABEL_IDS]
     scales: Any = Scales(given.shape[1])
     head = run_plans.find_head(settings, opened, "classifier")
-    label_maps.follow(head, scales, "the ratings", trains=settings.do_train)
+    trains = settings.do_train
+    label_maps.follow(head, scales, "the ratings", trains=trains, show=findings.show)
     plan = run_plans.fine_tuning_plan(
         settings,
         strategy,

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from contract import atomic_files, errors, file_names, outcomes
+from data_pipeline import findings
 from data_pipeline.classification import (
     encoding,
     prediction_table,
@@ -42,10 +43,11 @@ def prepare(
         head=run_plans.find_head(settings, opened, "classifier"),
         default_metrics=metrics.DEFAULTS,
         num_texts=None if settings.do_train else run_plans.num_texts(settings, opened),
+        show=findings.show,
     )
     if len(data.encode.text_names) > 1:
         pretrained.check_segments(config, files.config_file)
-    data = soft_labels.with_unlabelled(data, rows_source)
+    data = soft_labels.with_unlabelled(data, rows_source, findings.show)
     reading = run_plans.reading(settings, files, len(data.encode.text_names))
     plan = run_plans.fine_tuning_plan(
         settings,

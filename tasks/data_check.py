@@ -1,6 +1,7 @@
 """A look at the rows of all files, without training: --check_data."""
 
 from contract import errors, wording
+from data_pipeline import findings
 from data_pipeline.classification import label_checks
 from tasks.settings import tables
 from tasks.settings.classifier import ClassifierSettings
@@ -13,6 +14,11 @@ def run(settings: ClassifierSettings) -> None:
         splits = ["train", "dev"]
     if settings.dev_share:
         splits[1:1] = ["dev"]
-    if faults := label_checks.look(settings.source(), splits):
-        raise errors.InputError(f"--check_data: {wording.count(faults, 'fault')}")
+    found = label_checks.look(settings.source(), splits)
+    findings.show(found)
+    faults = [each.text for each in found if each.kind == findings.FAULT]
+    for fault in faults:
+        print(f"fault: {fault}")
+    if faults:
+        raise errors.InputError(f"--check_data: {wording.count(len(faults), 'fault')}")
     print("--check_data: no fault")

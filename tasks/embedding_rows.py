@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from contract import errors, outcomes
+from data_pipeline import findings
 from data_pipeline.embedding import corpora, scores, search, split
 from modeling import contrastive
 from modeling.checkpoints import checkpoint, sentence_transformers
@@ -89,22 +90,27 @@ def load(settings: embedding.EmbeddingSettings, splits, tokenizer, kept):
         if name == "dev" and settings.corpus_file:
             flags_of_files = embedding.RETRIEVAL_FILES
             files = [str(getattr(settings, flag)) for flag in flags_of_files]
-            data[name] = split.load_retrieval(name, files, *limits, prompts=before)
+            data[name] = split.load_retrieval(
+                name, files, *limits, prompts=before, show=findings.show
+            )
             continue
         (path,) = settings.paths([name], "rows").values()
         source: Any = {"tfds": settings.tfds_name, "data_dir": settings.data_dir}
         # Vectors of test rows have the order and number of the file's rows.
         layout = dataclasses.replace(settings.layout(), leaves_out=name != "test")
+        table = corpora.open_rows(path, layout, **source).read(findings.show)
         data[name] = split.load(
             name,
-            corpora.read_rows(path, layout, **source),
+            table,
             *limits,
             prompts=before,
             label_names=label_names,
             has_teacher=name == "train" and bool(settings.teacher),
+            show=findings.show,
         )
         label_names = data[name].label_names
-    findings = split.warn(data)
+    found = split.oddities(data)
+    findings.show(found)
     kinds = {data[name].kind for name in ("train", "dev") if name in data}
     if settings.num_labelled and kinds != {corpora.LABELLED}:
         raise errors.InputError(
@@ -119,7 +125,7 @@ def load(settings: embedding.EmbeddingSettings, splits, tokenizer, kept):
             )
         count = settings.rows_per_label
         data["train"] = dataclasses.replace(train, rows_per_label=count)
-    return data, findings
+    return data, findings.warnings(found)
 
 
 def objective(settings: embedding.EmbeddingSettings, texts, width):
@@ -158,6 +164,7 @@ def with_teacher(settings: embedding.EmbeddingSettings, texts, plan):
         length,
         prompts=tuple(built.modules.usual_prompts().values()),
         has_teacher=True,
+        show=findings.show,
     )
     vectors = inference.predictor(plan, built.model)(known.examples())["vectors"]
     return dataclasses.replace(texts, teacher_vectors=vectors)

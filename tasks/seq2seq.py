@@ -5,6 +5,7 @@ import functools
 import tensorflow as tf
 
 from contract import errors, features
+from data_pipeline import findings
 from data_pipeline.batches import packing
 from data_pipeline.seq2seq import graph, results
 from data_pipeline.seq2seq import split as pair_rows
@@ -16,7 +17,6 @@ from modeling.encoder_decoder import decoding as sequence_to_sequence
 from modeling.generation import beam_search, decoding, sampling
 from serving import generation
 from tasks import fine_tuning, networks, run_plans
-from tasks.settings import seq2seq as seq2seq_settings
 from tasks.settings.seq2seq import Seq2seqSettings
 from training import run_plan
 
@@ -34,17 +34,16 @@ def prepare(settings: Seq2seqSettings) -> tuple["Seq2seqTask", run_plan.Plan]:
     vocab_size = opened.tokenizer.vocab_size
     settings.check_network(opened.files.config_file, config, vocab_size)
     config.check_lengths(settings.writing())
-    paths = settings.paths(settings.wanted_splits, "pairs")
-    data = pair_rows.load(
-        paths,
-        settings.layout(),
-        opened.tokenizer,
-        config.decoder_tokens,
-        pair_rows.Limits(*settings.limits()),
-    )
-    for split, pairs in data.items():  # of remote files, which `check` does not open
-        if pairs.has_targets and split != "train":
-            seq2seq_settings.check_scorers(paths[split])
+    data = {}
+    for split in settings.paths(settings.wanted_splits, "pairs"):
+        data[split] = pair_rows.load(
+            split,
+            settings.open_pairs(split),
+            opened.tokenizer,
+            config.decoder_tokens,
+            pair_rows.Limits(*settings.limits()),
+            findings.show,
+        )
     plan = run_plans.fine_tuning_plan(
         settings,
         strategy,

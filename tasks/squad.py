@@ -5,6 +5,7 @@ import functools
 from absl import logging
 
 from contract import file_names
+from data_pipeline import findings
 from data_pipeline.batches import packing
 from data_pipeline.squad import choice as answer_choice
 from data_pipeline.squad import files as squad_files
@@ -36,8 +37,11 @@ def prepare(settings: SquadSettings) -> tuple["SquadTask", run_plan.Plan]:
     splits = settings.wanted_splits
     # One file serves dev and test.
     names = {"train" if split == "train" else "predict": None for split in splits}
+    limits = settings.limits()
     data = {
-        name: windows.load(name, read(settings, name), tokenizer, **settings.limits())
+        name: windows.load(
+            name, read(settings, name), tokenizer, findings.show, **limits
+        )
         for name in names
     }
     plan = run_plans.fine_tuning_plan(

@@ -3,6 +3,7 @@
 import functools
 
 from contract import features
+from data_pipeline import findings
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, scores, windows
@@ -22,12 +23,13 @@ def prepare(settings: TaggerSettings) -> tuple["TaggerTask", run_plan.Plan]:
     reading = run_plans.reading(settings, opened.files)
     names = label_files.read_labels(settings.labels) if settings.labels else ()
     form = tagged_files.Layout(**settings.layout(), tag_names=names)
-    splits = windows.read(settings.sentence_files(), form)
+    splits = windows.read(settings.sentence_files(), form, findings.show)
     tag_set = windows.find_tags(
         splits.get("train"),
         names=names,
         scheme=settings.tag_scheme,
         head=run_plans.find_head(settings, opened, "tagger"),
+        show=findings.show,
     )
     data = windows.load(
         splits,
@@ -35,6 +37,7 @@ def prepare(settings: TaggerSettings) -> tuple["TaggerTask", run_plan.Plan]:
         opened.tokenizer,
         accepts_unknown=settings.accept_unknown_tags,
         document_context=settings.document_context,
+        show=findings.show,
         **settings.limits(),
     )
     plan = run_plans.fine_tuning_plan(

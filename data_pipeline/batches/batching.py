@@ -14,6 +14,7 @@ import numpy as np
 
 from contract import errors, features, outcomes
 from contract.tensorflow_later import tf
+from data_pipeline import findings
 from data_pipeline.batches import packing
 
 # Batches filled from one pool of texts sorted by length. A larger pool pads less and
@@ -217,18 +218,6 @@ def _pairs(dataset):
     return dataset.map(split) if has_labels else dataset
 
 
-def describe(packed: packing.Packed, tokenizer: Any, name: str, cut: str) -> str:
-    """Such as "23.2 tokens on average, 0 cut to 64", for the line on what was read.
-
-    `cut` is what `packed.num_truncated` counts. Warns of unknown words in the texts
-    that are called `name`, as Tokenizer.describe_unknown.
-    """
-    counts = tokenizer.count_unknown(packed.tokens)
-    unknown = tokenizer.describe_unknown(name, counts)
-    mean = packed.lengths.mean()
-    return f"{mean:.1f} tokens on average, {packed.num_truncated} {cut}{unknown}"
-
-
 @dataclasses.dataclass(frozen=True)
 class Split:
     """The N examples of one file or table, packed for the network."""
@@ -237,12 +226,37 @@ class Split:
     packed: packing.Packed
     unit: ClassVar[str] = "examples"  # of `packed`, for messages
     length_unit: ClassVar[str] = "tokens of a row"
+    before_lengths: ClassVar[str] = ", "  # in the announcement
 
     def __len__(self) -> int:
         return len(self.packed)
 
     def __repr__(self) -> str:  # without texts, since notebooks are passed on
         return f"<{type(self).__name__}: {len(self)} {self.unit} of {self.path}>"
+
+    @property
+    def averaged_lengths(self) -> np.ndarray:
+        """int64, in tokens, of what the announcement has the average of."""
+        return self.packed.lengths
+
+    def contents(self) -> str:
+        """What the split has, such as "32 examples from train.csv"."""
+        return f"{len(self)} {self.unit} from {self.path}"
+
+    def announcement(
+        self, name: str, tokenizer: Any, cut: str, *, texts: str = "", notes: str = ""
+    ) -> findings.Finding:
+        """What was read as the split `name`: how much, how long, and how much unknown.
+
+        `cut` is what `packed.num_truncated` counts, and `texts` what a warning of
+        unknown words calls what is read; see Tokenizer.describe_unknown.
+        """
+        counts = tokenizer.count_unknown(self.packed.tokens)
+        unknown = tokenizer.describe_unknown(texts or self.path, counts)
+        lengths = f"{self.averaged_lengths.mean():.1f} tokens on average"
+        lengths += f", {self.packed.num_truncated} {cut}{unknown}"
+        text = f"{self.contents()}{self.before_lengths}{lengths}{notes}"
+        return findings.Finding(name, text)
 
     def targets(self) -> dict[str, Any]:
         """{feature: values [N, ...]} as batching.batches takes them; {} without."""

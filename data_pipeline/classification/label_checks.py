@@ -7,7 +7,6 @@ import collections
 import contextlib
 import dataclasses
 import decimal
-import io
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors, wording
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.classification import labels, sources
 from data_pipeline.tables import labelled, numbers, other_programs
 
@@ -28,18 +27,9 @@ _LARGEST_SHARE = 0.05  # of -1 beside the classes 0, 1, 2, ...; SNLI has 0.02
 _FEW_ROWS = 5  # of a class
 _LEAST_ROWS, _DISTINCT = 10, 0.8  # of a table, and the share of classes in it
 _MOST_GRADES = 5  # different numbers that may be classes
-# Ways to look at a table, until one does not refuse it.
-_TOLERANCES: list[dict[str, Any]] = [{}, {"skip_short_rows": True}]
-_TOLERANCES += [{"skip_short_rows": True, "allow_empty_text": True}]
 _SEPARATORS = "|;"  # of labels; what else may be one stands in names, too
 _BITS = frozenset(["0", "1", "0.0", "1.0", "true", "false"])
-
-
-class Finding(NamedTuple):
-    """A line about the rows."""
-
-    kind: str  # "note", "warning" or "fault"
-    text: str
+_Findings = Iterator[findings.Finding]
 
 
 def with_labels(
@@ -47,8 +37,8 @@ def with_labels(
     problem_type: str,
     names: Collection[str] = (),
     unit: str = "row",
-) -> labelled.Table:
-    """The rows of a table that have a label; prints how many have a placeholder.
+) -> tuple[labelled.Table, list[findings.Finding]]:
+    """The rows of a table that have a label, and a note of those with a placeholder.
 
     Where the `names` of the classes are known, every other placeholder is one. Else
     "-1" is beside the classes 0, 1, 2, ..., if rare, and "-" beside words; what may
@@ -59,7 +49,7 @@ def with_labels(
     counts = collections.Counter(cells)
     left_out = _placeholders(counts, problem_type, names)
     if not left_out:
-        return table
+        return table, []
     is_kept = np.array([cell not in left_out for cell in cells])
     shown = wording.first_of([f"{name!r} {counts[name]}" for name in left_out])
     if not is_kept.any():
@@ -67,12 +57,11 @@ def with_labels(
             f"{table.path}: no row has a label ({shown}); check --label_column"
         )
     lines = [table.lines[row] for row in np.flatnonzero(~is_kept)]
-    print(
-        f"{table.path}: left out {wording.count(len(lines), unit)} without a label "
-        f"({shown}), {wording.lines(lines, 20)}; for a class of that name, name all "
-        "with --labels"
-    )
-    return labelled.take(table, is_kept)
+    text = f"left out {wording.count(len(lines), unit)} without a label ({shown}), "
+    text += wording.lines(lines, 20)
+    remedy = "for a class of that name, name all with --labels"
+    note = findings.Finding(table.path, text, remedy)
+    return labelled.take(table, is_kept), [note]
 
 
 def one_label_each(table: labelled.Table, problem_type: str) -> labelled.Table:
@@ -121,7 +110,7 @@ def inspect(
     separator: str = ",",
     *,
     has_names: bool = False,
-) -> list[Finding]:
+) -> list[findings.Finding]:
     """The oddities of the splits of a run; `has_names` where it states the classes."""
     train = rows.get("train")
     if train is None or train.labels is None:
@@ -138,44 +127,52 @@ def inspect(
     for cell, count in cells.items():
         counts.update(dict.fromkeys(names_of(cell), count))
     shown = wording.first_of([f"{name} {n}" for name, n in counts.most_common()], 8)
-    text = f"{train.path}: {wording.count(len(counts), 'label')}: {shown}"
-    findings = [Finding("note", text)]
+    text = f"{wording.count(len(counts), 'label')}: {shown}"
+    found = [findings.Finding(train.path, text)]
     if not has_names:
-        findings += _of_cells(train, cells, separator)
-        findings += _of_names(train, counts)
+        found += _of_cells(train, cells, separator)
+        found += _of_names(train, counts)
         if problem_type == "multi_label":
-            findings += _of_separators(train, counts, separator)
-    return findings + of_texts(rows, lambda cell: frozenset(names_of(cell)))
+            found += _of_separators(train, counts, separator)
+    return found + of_texts(rows, lambda cell: frozenset(names_of(cell)))
 
 
-def _of_grades(table: labelled.Table, cells: Mapping[Any, int]) -> Iterator[Finding]:
+def _warning(place: str, value: str, remedy: str = "") -> findings.Finding:
+    return findings.Finding(place, value, remedy, findings.WARNING)
+
+
+def _fault(place: str, value: str, remedy: str = "") -> findings.Finding:
+    return findings.Finding(place, value, remedy, findings.FAULT)
+
+
+def _of_grades(table: labelled.Table, cells: Mapping[Any, int]) -> _Findings:
     if 1 < len(cells) <= _MOST_GRADES and 4 * len(cells) <= len(table.lines):
-        text = f"{table.path}: the only labels are {', '.join(map(str, sorted(cells)))}"
-        yield Finding("warning", f"{text}; for classes leave --problem_type out")
+        text = f"the only labels are {', '.join(map(str, sorted(cells)))}"
+        yield _warning(table.path, text, "for classes leave --problem_type out")
 
 
-def equal_numbers(rows: Mapping[str, labelled.Table]) -> Iterator[Finding]:
+def equal_numbers(rows: Mapping[str, labelled.Table]) -> _Findings:
     """Warnings of splits whose numbers are all equal."""
     for table in rows.values():
         cells = table.labels or []
         if len(cells) > 1 and len({*map(_canonical, cells)}) == 1:
-            text = f"{table.path}: all labels are {cells[0]!r}"
-            yield Finding("warning", f"{text}; nothing can be learned or scored")
+            text = f"all labels are {cells[0]!r}"
+            yield _warning(table.path, text, "nothing can be learned or scored")
 
 
 def _of_cells(
     table: labelled.Table, cells: Mapping[Any, int], separator: str
-) -> Iterator[Finding]:
+) -> _Findings:
     """Faults of cells that hold a printed list, or a 0 or 1 for each label."""
     odd = [c for c in cells if isinstance(c, str) and other_programs.shape(c)]
     if odd:
         count = wording.count(sum(cells[cell] for cell in odd), "row")
         line = table.lines[(table.labels or []).index(odd[0])]
         what = other_programs.shape(odd[0])
-        yield Finding(
-            "fault",
-            f"{table.path}:{line}: label {odd[0]!r:.60} is {what} ({count}); save a "
-            f"spreadsheet with its values, write lists as a{separator}b with "
+        yield _fault(
+            f"{table.path}:{line}",
+            f"label {odd[0]!r:.60} is {what} ({count})",
+            f"save a spreadsheet with its values, write lists as a{separator}b with "
             "--problem_type=multi_label, or as lists in JSONL",
         )
     lists = [labels.split_labels(cell, separator) for cell in cells]
@@ -183,28 +180,23 @@ def _of_cells(
     if all(len(row) == width and _BITS.issuperset(row) for row in lists) and any(
         len(set(row)) < width for row in lists
     ):
-        text = f"{table.path}:{table.lines[0]}: {wording.listing(lists[0])} has 0 or 1 "
-        text += "for each label and no names; give a column each: "
-        yield Finding("fault", text + "--label_column=NAME,NAME")
+        text = f"{wording.listing(lists[0])} has 0 or 1 for each label and no names"
+        remedy = "give a column each: --label_column=NAME,NAME"
+        yield _fault(f"{table.path}:{table.lines[0]}", text, remedy)
 
 
 def _of_separators(
     table: labelled.Table, counts: Mapping[str, int], separator: str
-) -> Iterator[Finding]:
+) -> _Findings:
     """Faults of names such as a|b beside a, in a column of several labels."""
     for mark in _SEPARATORS.replace(separator, ""):
         parts = {name: {*map(str.strip, name.split(mark))} for name in counts}
         if joined := [n for n in counts if mark in n and parts[n] & counts.keys()]:
-            yield Finding(
-                "fault",
-                f"{table.path}: {joined[0]!r:.60} joins labels that stand alone, too; "
-                f"pass --label_separator={mark!r}",
-            )
+            text = f"{joined[0]!r:.60} joins labels that stand alone, too"
+            yield _fault(table.path, text, f"pass --label_separator={mark!r}")
 
 
-def _of_names(
-    table: labelled.Table, counts: collections.Counter[Any]
-) -> Iterator[Finding]:
+def _of_names(table: labelled.Table, counts: collections.Counter[Any]) -> _Findings:
     path, size = table.path, len(table.lines)
     groups = collections.defaultdict(list)
     for name, count in counts.most_common():
@@ -212,22 +204,22 @@ def _of_names(
         groups[_canonical(name)].append(f"{shown!r} ({count})")
     for group in groups.values():
         if len(group) > 1:
-            text = f"{' and '.join(group)} are spellings of one label; write them alike"
-            yield Finding("fault", f"{path}: {text}")
+            text = f"{' and '.join(group)} are spellings of one label"
+            yield _fault(path, text, "write them alike")
     if size >= _LEAST_ROWS and len(counts) >= _DISTINCT * sum(counts.values()):
-        text = f"{path}: {len(counts)} labels in {size} rows; choose another "
-        yield Finding("fault", text + "--label_column, or --problem_type=regression")
+        remedy = "choose another --label_column, or --problem_type=regression"
+        yield _fault(path, f"{len(counts)} labels in {size} rows", remedy)
     few = [f"{n} {c}" for n, c in reversed(counts.most_common()) if c < _FEW_ROWS]
     if 0 < len(few) < len(counts):
         text = f"{len(few)} of {len(counts)} labels have fewer than {_FEW_ROWS} rows"
-        yield Finding("warning", f"{path}: {text}: {wording.first_of(few)}")
+        yield _warning(path, f"{text}: {wording.first_of(few)}")
     doubts = _suspects(counts, "")
     doubts -= _SIGNS if _has_sign(counts.keys() - _SIGNS) else set()
     # Grades are -1 and 1, or -1, 0 and 1.
     doubts -= {"-1"} if "0" not in counts or len(counts) < 4 else set()
     for name in sorted(doubts):
         text = f"{name!r} is the label of {wording.count(counts[name], 'row')}"
-        yield Finding("warning", f"{path}: {text}; remove them if it stands for none")
+        yield _warning(path, text, "remove them if it stands for none")
 
 
 def _canonical(name: Any) -> Any:
@@ -240,19 +232,18 @@ def _canonical(name: Any) -> Any:
 def of_texts(
     rows: Mapping[str, labelled.Table],
     key: Callable[[labelled.Label], Any] = lambda label: None,
-) -> list[Finding]:
+) -> list[findings.Finding]:
     """Warnings of training texts in another split, or with labels of two keys.
 
     Also, in any split, of texts that are code of a spreadsheet.
     """
-    findings = []
+    found: list[findings.Finding] = []
     for table in rows.values():
         each = zip(table.lines, table.texts(), strict=True)
         read = ((line, cell) for line, row in each for cell in row)
-        if code := other_programs.spreadsheet_cells(table.path, read):
-            findings.append(Finding("warning", code))
+        found += other_programs.spreadsheet_cells(table.path, read)
     if not (train := rows.get("train")):
-        return findings
+        return found
     texts, places = train.texts(), train.lines
     cells, known = train.labels or [""] * len(texts), set(texts)
     dev = rows.get("dev")
@@ -274,7 +265,7 @@ def of_texts(
         if others:
             text = f"{wording.count(len(others), 'text')} with two labels: "
             text += wording.first_of([*others.values()])
-            findings.append(Finding("warning", f"{train.path}: {text}"))
+            found.append(_warning(train.path, text))
     for split, table in rows.items():
         is_scored = table.labels and not _PLACEHOLDERS.issuperset(table.labels)
         if train.labels and not is_scored:
@@ -284,95 +275,90 @@ def of_texts(
         if same and split != "train":
             text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
             text += f"too ({wording.lines(same)}), which raises the scores"
-            findings.append(Finding("warning", f"{table.path}: {text}"))
-    return findings
+            found.append(_warning(table.path, text))
+    return found
 
 
-def report(findings: Iterable[Finding]) -> None:
-    """Prints notes and warnings, and raises InputError with the faults, one a line."""
-    faults = []
-    for kind, text in findings:
-        if kind == "fault":
-            faults.append(text)
-        else:
-            print(text if kind == "note" else f"warning: {text}")
-    if faults:
-        remedy = "; or name every label that is meant with --labels"
-        raise errors.InputError(";\n".join(faults) + remedy)
+class Chosen(NamedTuple):
+    """The rows of a run that have a label, and their labels."""
 
-
-def warnings(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """The texts of those that a report shows."""
-    return tuple(text for kind, text in findings if kind == "warning")
+    rows: dict[str, labelled.Table]
+    label_set: labels.Labels
+    asked: tuple[str, ...]  # as of Source.label_set
+    found: list[findings.Finding]  # in the rows
 
 
 def choose(
-    rows: dict[str, labelled.Table],
+    rows: Mapping[str, labelled.Table],
     source: sources.Source,
     head: label_maps.Head | None,
-    show: Callable[[Iterable[Finding]], None] = report,
-) -> tuple[labels.Labels, tuple[str, ...], tuple[str, ...]]:
-    """As Source.label_set, and warnings.
+    show: findings.Show = findings.hide,
+) -> Chosen:
+    """Leaves out rows without a label, save published ones, and finds the labels.
 
-    Rows without a label leave `rows`, save published ones.
+    `show` gets the findings as they come; a fault is refused, if reading does not go
+    on.
     """
-    train, task = rows.get("train"), source.task
-    names = source.stated_names
+    rows, train, task = dict(rows), rows.get("train"), source.task
+    names, found = source.stated_names, list[findings.Finding]()
     if train and not task:
         unit = "training row" if source.dev_share else "row"
         stated = names or train.label_names
-        rows["train"] = with_labels(train, source.kind, stated, unit)
+        rows["train"], found = with_labels(train, source.kind, stated, unit)
         rows |= {n: one_label_each(table, source.kind) for n, table in rows.items()}
     has_names = bool(names or task)
-    findings = inspect(rows, source.kind, source.separator, has_names=has_names)
-    findings = [each for each in findings if not task or each.kind == "note"]
-    show(findings)
-    label_set, asked = source.label_set(rows.get("train"), head)
+    odd = inspect(rows, source.kind, source.separator, has_names=has_names)
+    found += [each for each in odd if not task or each.kind == findings.NOTE]
+    for each in [each for each in found if each.kind == findings.FAULT][-1:]:
+        more = f"{each.remedy}; or name every label that is meant with --labels"
+        found[found.index(each)] = dataclasses.replace(each, remedy=more)
+    show(found)
+    if not source.layout.goes_on:
+        findings.refuse(found)
+    label_set, asked = source.label_set(rows.get("train"), head, show)
     kind, unit = label_set.problem_type, "dev row" if source.dev_share else "row"
     if "dev" in rows and not task:
-        rows["dev"] = with_labels(rows["dev"], kind, label_set.names, unit)
+        rows["dev"], left_out = with_labels(rows["dev"], kind, label_set.names, unit)
+        show(left_out)
     if "test" in rows and not task:
         rows["test"] = one_label_each(rows["test"], kind)
-    return label_set, asked, warnings(findings)
+    return Chosen(rows, label_set, asked, found)
 
 
-def _with_texts(table: labelled.Table) -> labelled.Table:
-    is_whole = [all(map(str.strip, texts)) for texts in table.texts()]
-    return labelled.take(table, np.array(is_whole)) if any(is_whole) else table
+def look(source: sources.Source, splits: Iterable[str]) -> list[findings.Finding]:
+    """All that a run would notice or refuse of the splits; the faults come last.
 
-
-def look(source: sources.Source, splits: Iterable[str]) -> int:
-    """Prints all that a run would print or refuse of the splits; counts the faults."""
+    Rows beside refused ones are still looked at.
+    """
     rows: dict[str, labelled.Table] = {}
-    faults: list[str] = []
+    found: list[findings.Finding] = []
+    faults: list[findings.Finding] = []
+
+    def add(noticed: Iterable[findings.Finding]) -> None:
+        for each in noticed:
+            is_fault = each.kind == findings.FAULT
+            if not is_fault or each.text not in [fault.text for fault in faults]:
+                (faults if is_fault else found).append(each)
 
     @contextlib.contextmanager
     def collected() -> Iterator[None]:  # the other splits are still looked at
         try:
             yield
         except (errors.InputError, OSError) as error:
-            faults.extend(f for f in str(error).split(";\n") if f not in faults)
+            add(_fault("", text) for text in str(error).split(";\n"))
 
-    @collected()
-    def show(findings: Iterable[Finding]) -> None:
-        report(findings)
-
-    layouts = (dataclasses.replace(source.layout, **each) for each in _TOLERANCES)
-    attempts = [dataclasses.replace(source, layout=layout) for layout in layouts]
+    layout = dataclasses.replace(source.layout, goes_on=True)
+    source = dataclasses.replace(source, layout=layout)
     for split in splits:
         if split == "dev" and source.dev_share and not rows:
             continue  # of the file that has just been refused
-        for attempt in attempts:  # rows beside refused ones are still looked at
-            with collected(), contextlib.redirect_stdout(io.StringIO()) as printed:
-                table = attempt.read(split)
-                count = wording.count(len(table.lines), "row")
-                print(f"{split}: {count} from {table.path}")
-                rows[split] = table if attempt is attempts[0] else _with_texts(table)
-                break
-        print(printed.getvalue(), end="")
+        with collected():
+            table = rows[split] = source.read(split, add)
+            count = wording.count(len(table.lines), "row")
+            add([findings.Finding(split, f"{count} from {table.path}")])
     with collected():
         if rows:
-            label_set, *_ = choose(rows, source, None, show)
+            rows, label_set, *_ = choose(rows, source, None, add)
         for split in [name for name in rows if name != "test"]:
             with collected():
                 label_set.encode(rows[split])
@@ -380,7 +366,5 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
             try:
                 label_set.encode(test)
             except ValueError as error:
-                print(f"warning: the test rows are not scored: {error}")
-    for fault in faults:
-        print(f"fault: {fault}")
-    return len(faults)
+                add([_warning("the test rows are not scored", str(error))])
+    return found + faults

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from contract import errors, features, wording
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, sources, split
 from data_pipeline.tables import labelled
@@ -19,21 +19,24 @@ TRAINED = ("train", UNLABELLED)  # the splits that a student learns from
 
 
 def with_unlabelled(
-    data: split.LabelledData, source: sources.Source
+    data: split.LabelledData,
+    source: sources.Source,
+    show: findings.Show = findings.hide,
 ) -> split.LabelledData:
     """Adds the rows of source.unlabelled_file, without labels, as UNLABELLED."""
     path = source.unlabelled_file
     if not path or "train" not in data.splits:
         return data
     layout = dataclasses.replace(source.layout, leaves_out=True)
-    table = labelled.read_table(path, layout, labels_required=False)
+    opened = labelled.open_table(path, layout, labels_required=False)
+    table = opened.read(show)
     if (table.text_b is not None) != data.encode.has_pairs:
         raise errors.InputError(
             f"--unlabelled_file={path} and the training rows: one has pairs of texts "
             "and one has single texts; check --text_b_column"
         )
     table = dataclasses.replace(table, labels=None)
-    packed = split.pack(UNLABELLED, table, None, data.encode, data.label_set)
+    packed = split.pack(UNLABELLED, table, None, data.encode, data.label_set, show)
     return dataclasses.replace(data, splits={**data.splits, UNLABELLED: packed})
 
 

@@ -2,14 +2,13 @@
 
 import collections
 import dataclasses
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from contract import errors
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.classification import labels, tasks
 from data_pipeline.tables import label_files, labelled
 
@@ -31,6 +30,13 @@ class Source:
     unlabelled_file: str = ""  # of rows with the logits of a teacher alone
     pair_input: str = "joined"  # of own files, as in labels.Labels
     dev_share: float = 0.0  # of the training rows of own files, to be the dev rows
+    # Rows by split that `check` has opened, and `read` goes on with.
+    opened: dict[str, labelled.Open] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False
+    )
+    _parts: dict[str, labelled.Table] = dataclasses.field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @property
     def task(self) -> tasks.Task | None:
@@ -54,27 +60,32 @@ class Source:
         layouts = [self.layout, *(split.layout for split in splits)]
         return any(layout.text_b is not None for layout in layouts)
 
-    def read(self, split: str) -> labelled.Table:
-        """Reads "train", "dev" or "test", which needs no labels."""
+    def read(self, split: str, show: findings.Show = findings.hide) -> labelled.Table:
+        """Reads "train", "dev" or "test", which needs no labels.
+
+        `show` gets what is noticed of a file, once, also where reading fails.
+        """
         if self.task:
             if not self.data_dir:
                 raise errors.InputError(
                     f"--task_name={self.task_name} needs --data_dir; set it, too"
                 )
-            return tasks.read_split(self.task, self.data_dir, split)
-        if self.dev_share and split in ("train", "dev"):
-            return self._parts[split]
-        return self._read_file(split)
+            table = tasks.read_split(self.task, self.data_dir, split)
+            show(table.noticed)
+            return table
+        if not self.dev_share or split == "test":
+            return self._open(split).read(show)
+        if not self._parts:
+            table = self._open("train").read(show)
+            is_dev = self._held_out(table)
+            self._parts["train"] = labelled.take(table, ~is_dev)
+            self._parts["dev"] = labelled.take(table, is_dev)
+        return self._parts[split]
 
-    @functools.cached_property
-    def _parts(self) -> dict[str, labelled.Table]:
-        """Training rows and dev rows of one file."""
-        table = self._read_file("train")
-        is_dev = self._held_out(table)
-        return {
-            "train": labelled.take(table, ~is_dev),
-            "dev": labelled.take(table, is_dev),
-        }
+    def check(self, splits: Iterable[str]) -> None:
+        """Opens the rows of splits; InputError where a column is absent."""
+        for split in splits:
+            self.opened[split] = self._open(split)
 
     def _held_out(self, table: labelled.Table) -> np.ndarray:
         """Which training rows are dev rows, bool [N]: a share of each class, not all.
@@ -105,8 +116,10 @@ class Source:
             )
         return is_dev
 
-    def _read_file(self, split: str) -> labelled.Table:
-        path, layout = self.files.get(split), self.layout
+    def _open(self, split: str) -> labelled.Open:
+        if split in self.opened:
+            return self.opened.pop(split)
+        path = self.files.get(split)
         if path is None or (isinstance(path, str) and not path):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
             hint = ", --dev_share=0.2" if flag == "dev_file" else ""
@@ -114,21 +127,24 @@ class Source:
                 f"the {split} rows are needed and --{flag} is not set; set it{hint} or "
                 "--task_name"
             )
-        needs = {"labels_required": split != "test"}
         # Predictions of test rows have the order and number of the file's rows.
-        leaves_out = split != "test" and not layout.allow_empty_text
-        layout = dataclasses.replace(layout, leaves_out=leaves_out)
+        leaves_out = split != "test" and not self.layout.allow_empty_text
+        layout = dataclasses.replace(self.layout, leaves_out=leaves_out)
+        needs = {"labels_required": split != "test"}
         if self.tfds_name:
             folder = self.data_dir or None
-            return labelled.read_tfds(
+            return labelled.open_tfds(
                 self.tfds_name, path, layout, data_dir=folder, **needs
             )
         if not isinstance(path, str):
-            return labelled.from_memory(f'files["{split}"]', path, layout, **needs)
-        return labelled.read_table(path, layout, **needs)
+            return labelled.open_memory(f'files["{split}"]', path, layout, **needs)
+        return labelled.open_table(path, layout, **needs)
 
     def label_set(
-        self, train: labelled.Table | None, head: label_maps.Head | None
+        self,
+        train: labelled.Table | None,
+        head: label_maps.Head | None,
+        show: findings.Show = findings.hide,
     ) -> tuple[labels.Labels, tuple[str, ...]]:
         """The labels in the order of the head's rows, and their names as asked for.
 
@@ -153,7 +169,8 @@ class Source:
                 "the labels have no names and no label_map.json stands beside the "
                 "weights; name them with --labels, or train first (--do_train)"
             )
-        followed = label_maps.follow(head, wanted, origin, trains=train is not None)
+        trains = train is not None
+        followed = label_maps.follow(head, wanted, origin, trains=trains, show=show)
         return followed, wanted.names
 
     @property

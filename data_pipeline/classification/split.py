@@ -12,7 +12,7 @@ from absl import logging
 
 from contract import errors, features, file_names, outcomes, wording
 from contract.tensorflow_later import tf
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.batches import batching, tf_records
 from data_pipeline.classification import encoding, label_checks, labels, sources, tasks
 from data_pipeline.tables import labelled
@@ -104,21 +104,22 @@ def load(
     head: label_maps.Head | None,
     default_metrics: Mapping[str, tuple[str, ...]],
     num_texts: int | None = None,
+    show: findings.Show = findings.hide,
 ) -> LabelledData:
     """Reads, checks and packs the splits `names`, of "train", "dev" and "test".
 
     `num_texts`, 1 or 2, is what weights that are not trained any further take.
     `head` is that of the weights that the run begins with. `default_metrics`, by
-    problem type, are those of rows of no published task.
+    problem type, are those of rows of no published task. `show` gets what is noticed.
     """
-    rows = {name: source.read(name) for name in names}
+    rows = {name: source.read(name, show) for name in names}
     pairs = {table.text_b is not None for table in rows.values()}
     if len(pairs) > 1:
         raise errors.InputError(
             f"{', '.join(table.path for table in rows.values())}: give all pairs of "
             "texts, or all single ones; check --text_b_column"
         )
-    label_set, asked, findings = label_checks.choose(rows, source, head)
+    rows, label_set, asked, found = label_checks.choose(rows, source, head, show)
     label_ids = {name: _label_ids(name, rows[name], label_set) for name in rows}
     has_pairs = pairs.pop() if pairs else source.has_pairs or num_texts == 2
     if num_texts and has_pairs != (num_texts == 2):
@@ -137,7 +138,7 @@ def load(
     task, metrics = source.task, default_metrics[label_set.problem_type]
     return LabelledData(
         splits={
-            name: pack(name, table, label_ids[name], encode, label_set)
+            name: pack(name, table, label_ids[name], encode, label_set, show)
             for name, table in rows.items()
         },
         label_set=label_set,
@@ -145,7 +146,7 @@ def load(
         encode=encode,
         asked=asked,
         submission=_submission(task, rows.get("test")),
-        findings=findings,
+        findings=findings.warnings(found),
     )
 
 
@@ -160,13 +161,15 @@ def pack(
     label_ids: Any,
     encode: encoding.Encoder,
     label_set: labels.Labels,
+    show: findings.Show = findings.hide,
 ) -> LabelledSplit:
-    """Packs the rows of a split, and prints how many they are and how long."""
+    """Packs the rows of a split, and shows how many they are and how long."""
     packed = encoding.featurize(table, encode)
-    cut = f"cut to {encode.max_seq_length}"
-    length = batching.describe(packed, encode.tokenizer, table.path, cut)
-    print(f"{name}: {len(packed)} examples from {table.path}, {length}")
-    return LabelledSplit(table.path, packed, table, label_ids, label_set)
+    split = LabelledSplit(table.path, packed, table, label_ids, label_set)
+    show(
+        [split.announcement(name, encode.tokenizer, f"cut to {encode.max_seq_length}")]
+    )
+    return split
 
 
 def _label_ids(name: str, table: labelled.Table, label_set: labels.Labels) -> Any:

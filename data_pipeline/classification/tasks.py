@@ -319,7 +319,7 @@ def _has_header(task: Task, path: str, layout: labelled.Layout) -> bool | None:
     """
     if layout.has_header is None:
         return None
-    first = next(text_rows.file_rows(path, layout), (1, []))[1]
+    first = next(iter(text_rows.file_rows(path, layout)), (1, []))[1]
     values = {*task.labels, *task.label_map}
     is_example = any(numbers.is_number(cell) or cell in values for cell in first)
     line = f"{path}:1: {wording.listing(list(first), 6)}"

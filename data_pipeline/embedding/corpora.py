@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contract import errors, wording
+from data_pipeline import findings
 from data_pipeline.tables import labelled, numbers, table_columns, text_rows
 
 # Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
@@ -42,6 +43,7 @@ class RetrievalData:
     passage_ids: list[str]
     passages: list[str]  # title and text, with a space between
     relevant: list[dict[int, float]]  # of each query, indices of passages to gains > 0
+    noticed: tuple[findings.Finding, ...] = dataclasses.field(default=(), compare=False)
 
     def own_passages(self) -> np.ndarray | None:
         """The passages with the ids of queries, int [Q], or -1; None without any.
@@ -60,10 +62,12 @@ class RetrievalData:
 def read(corpus_path: str, queries_path: str, judgements_path: str) -> RetrievalData:
     """Reads a data set; queries without a relevant passage are left out.
 
-    So are texts without words, and judgements of others than the files have, with a
-    line of their numbers. Judgements are between tabs, or spaces as TREC's.
+    So are texts without words, and judgements of others than the files have; these are
+    noticed. Judgements are between tabs, or spaces as TREC's.
     """
-    passages, queries = _read_by_id(corpus_path), _read_by_id(queries_path)
+    noticed: list[findings.Finding] = []
+    passages = _read_by_id(corpus_path, noticed)
+    queries = _read_by_id(queries_path, noticed)
     indices = {passage_id: index for index, passage_id in enumerate(passages)}
     gains: dict[str, dict[int, float]] = {query_id: {} for query_id in queries}
     unknown: list[int] = []
@@ -85,7 +89,8 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
             unknown.append(line)
         elif (gain := float(row[-1])) > 0:
             gains[row[0]][indices[row[-2]]] = gain
-    _count_left_out(judgements_path, "of queries or passages that are absent", unknown)
+    which = "of queries or passages that are absent"
+    noticed += _left_out(judgements_path, which, unknown)
     gains = {query_id: row for query_id, row in gains.items() if row}
     if not gains:
         raise errors.InputError(
@@ -97,6 +102,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
         list(passages),
         list(passages.values()),
         list(gains.values()),
+        tuple(noticed),
     )
 
 
@@ -145,32 +151,32 @@ def with_own_ids(path: str, rows: Iterable[Text]) -> Iterator[Text]:
         yield row
 
 
-def _read_by_id(path: str) -> dict[str, str]:
+def _read_by_id(path: str, noticed: list[findings.Finding]) -> dict[str, str]:
     texts: dict[str, str] = {}
     blank: list[int] = []
     for line, text_id, text in with_own_ids(path, read_texts(path, has_ids=True)):
         texts[text_id] = text.strip()
         if not texts[text_id]:
             blank.append(line)
-    _count_left_out(path, "without text", blank)
+    noticed += _left_out(path, "without text", blank)
     return {text_id: text for text_id, text in texts.items() if text}
 
 
-def _count_left_out(path: str, which: str, lines: Sequence[int]) -> None:
-    if lines:
-        count = wording.count(len(lines), "row")
-        print(f"{path}: left out {count} {which}, the first in line {lines[0]}")
+def _left_out(path: str, which: str, lines: Sequence[int]) -> list[findings.Finding]:
+    count = wording.count(len(lines), "row")
+    text = f"left out {count} {which}, the first in line {lines[0]}" if lines else ""
+    return [findings.Finding(path, text)] if lines else []
 
 
-def read_rows(
+def open_rows(
     path: str, layout: labelled.Layout, *, tfds: str = "", data_dir: str | None = None
-) -> labelled.Table:
-    """The table of a file, or of the split `path` of a data set."""
+) -> labelled.Open:
+    """Opens the table of a file, or of the split `path` of a data set."""
     if tfds:
-        return labelled.read_tfds(
+        return labelled.open_tfds(
             tfds, path, layout, data_dir=data_dir, labels_required=False
         )
-    return labelled.read_table(path, layout, labels_required=False)
+    return labelled.open_table(path, layout, labels_required=False)
 
 
 def kind_of(table: labelled.Table, *, has_teacher: bool = False) -> str:

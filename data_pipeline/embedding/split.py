@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from contract import errors, features
+from data_pipeline import findings
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, label_checks
 from data_pipeline.embedding import corpora
@@ -145,6 +146,14 @@ class TextSplit(batching.Split):
         scores = np.unique(np.asarray(self.labels))
         return self.kind == corpora.SCORED and {*scores} == {0, 1}
 
+    @property
+    def averaged_lengths(self) -> np.ndarray:
+        return self.packed.sequence_lengths  # of texts
+
+    def contents(self) -> str:
+        count = np.unique(self.text_ids).size
+        return f"{len(self)} {self.kind} from {self.path}, {count} different texts"
+
     def targets(self) -> dict[str, Any]:
         targets = {
             features.TEXT_IDS: self.text_ids,
@@ -176,6 +185,10 @@ class RetrievalSplit(batching.Split):
     unit: ClassVar[str] = "texts"
     length_unit: ClassVar[str] = "tokens of the longest text of a row"
 
+    def contents(self) -> str:
+        numbers = f"{len(self.data.queries)} queries and {len(self.data.passages)}"
+        return f"{numbers} passages from {self.path}"
+
     def targets(self) -> dict[str, Any]:
         return {}
 
@@ -192,20 +205,22 @@ def load_retrieval(
     max_seq_length: int,
     *,
     prompts: tuple[str, str] = ("", ""),
+    show: findings.Show = findings.hide,
 ) -> RetrievalSplit:
     """As `load`, of the files of corpora.read; prompts are for queries and passages."""
     data = corpora.read(*paths)
+    show(data.noticed)
     texts = [prompts[0] + text for text in data.queries]
     texts += [prompts[1] + text for text in data.passages]
-    contents = f"{len(data.queries)} queries and {len(data.passages)} passages"
-    contents = f"{name}: {contents} from {paths[0]}"
     if (own := data.own_passages()) is not None:
-        print(
-            f"{name}: {np.count_nonzero(own >= 0)} queries have the id of a passage, "
-            "which is left out of their ranking, as BEIR does"
-        )
-    packed = _pack(name, contents, texts, 1, tokenizer, max_seq_length)
-    return RetrievalSplit(paths[0], packed, data)
+        text = f"{np.count_nonzero(own >= 0)} queries have the id of a passage, "
+        text += "which is left out of their ranking, as BEIR does"
+        show([findings.Finding(name, text)])
+    packed = _pack(name, texts, 1, tokenizer, max_seq_length)
+    split = RetrievalSplit(paths[0], packed, data)
+    cut = f"cut to {max_seq_length}"
+    show([split.announcement(name, tokenizer, cut, texts=name)])
+    return split
 
 
 def load(
@@ -217,8 +232,9 @@ def load(
     prompts: tuple[str, str] = ("", ""),
     label_names: tuple[str, ...] = (),
     has_teacher: bool = False,
+    show: findings.Show = findings.hide,
 ) -> TextSplit:
-    """Checks and packs the rows of the split `name`, and prints how many there are.
+    """Checks and packs the rows of the split `name`, and shows how many there are.
 
     `prompts` stand before the first text of a row, and before the others. `label_names`
     are those of a split before. With `has_teacher` rows may be texts alone.
@@ -226,7 +242,8 @@ def load(
     kind = corpora.kind_of(table, has_teacher=has_teacher)
     table = label_checks.one_label_each(table, "")
     if name != "test":
-        table = label_checks.with_labels(table, _PROBLEM_TYPES.get(kind, ""))
+        table, left_out = label_checks.with_labels(table, _PROBLEM_TYPES.get(kind, ""))
+        show(left_out)
     each = table.texts()
     size = len(each[0])
     if kind == corpora.LABELLED and len(each) < 2:
@@ -237,9 +254,11 @@ def load(
     texts = [p + text for row in each for p, text in zip(before, row, strict=True)]
     numbers: dict[str, int] = {}
     ids = [numbers.setdefault(text, len(numbers)) for text in texts]
-    contents = f"{name}: {len(each)} {kind} from {table.path}, "
-    contents += f"{len(numbers)} different texts"
-    packed = _pack(name, contents, texts, size, tokenizer, max_seq_length)
+    packed = _pack(name, texts, size, tokenizer, max_seq_length)
+    text_ids = np.array(ids, np.int32).reshape(-1, size)
+    split = TextSplit(table.path, packed, table, kind, text_ids, None)
+    cut = f"cut to {max_seq_length}"
+    show([split.announcement(name, tokenizer, cut, texts=name)])
     has_token = packed.sequence_lengths > (0 if tokenizer.start_id is None else 2)
     if not has_token.all():  # such as of format characters alone
         raise errors.InputError(
@@ -254,28 +273,25 @@ def load(
         label_names = (*label_names, *sorted({*names} - {*label_names}))
         places = {label: place for place, label in enumerate(label_names)}
         labels = np.array([places[label] for label in names], np.int32)
-    text_ids = np.array(ids, np.int32).reshape(-1, size)
-    return TextSplit(table.path, packed, table, kind, text_ids, labels, label_names)
+    return dataclasses.replace(split, labels=labels, label_names=label_names)
 
 
-def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> tuple[str, ...]:
-    """Prints what is odd in the labels and texts of a run; returns the warnings."""
+def oddities(
+    splits: Mapping[str, TextSplit | RetrievalSplit],
+) -> list[findings.Finding]:
+    """What is odd in the labels and texts of a run."""
     read = {n: each.table for n, each in splits.items() if isinstance(each, TextSplit)}
-    findings = label_checks.of_texts(read)
-    scored = {name for name in read if splits[name].kind == corpora.SCORED}
-    findings += label_checks.equal_numbers({name: read[name] for name in scored})
     if {each.kind for each in splits.values()} == {corpora.LABELLED}:
-        findings = label_checks.inspect(read, "classification")
-    for kind, text in findings:
-        print(text if kind == "note" else f"warning: {text}")
-    return label_checks.warnings(findings)
+        found = label_checks.inspect(read, "classification")
+        return [each.as_warning() for each in found]  # which stop no comparison
+    scored = {name for name in read if splits[name].kind == corpora.SCORED}
+    numbers = label_checks.equal_numbers({name: read[name] for name in scored})
+    return [*label_checks.of_texts(read), *numbers]
 
 
-def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Packed:
+def _pack(name, texts, size, tokenizer, max_seq_length) -> packing.Packed:
     encode = encoding.Encoder(tokenizer, max_seq_length)
     packed = encoding.pack(f"tokenizing {name}: text", encode, texts)
-    length = batching.describe(packed, tokenizer, name, f"cut to {max_seq_length}")
-    print(f"{contents}, {length}")
     return dataclasses.replace(packed, num_sequences=size)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from contract import errors
+from data_pipeline import findings
 from data_pipeline.tables import other_programs, table_columns, text_rows
 
 SOURCE = table_columns.Role(table_columns.TEXT, "source")
@@ -42,6 +43,7 @@ class PairRows:
     columns: str  # for people: "reads 'source', 'target'; not read: 'id'"
     has_targets: bool  # all rows have them, or none
     rows: Iterator[Pair]
+    noticed: list[findings.Finding]  # complete behind the last row
 
 
 def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
@@ -50,9 +52,9 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     Without `targets_required`, all rows may lack a target, or have an empty one.
     """
     path = str(path)
-    rows = text_rows.file_rows(path, layout, skips_empty=True)
+    table = text_rows.file_rows(path, layout, skips_empty=True)
     wanted = _wanted(layout, targets_required)
-    opened = table_columns.open_rows(path, rows, wanted, layout.has_header)
+    opened = table_columns.open_rows(path, table, wanted, layout.has_header)
     keys = opened.keys
     rows = (opened.accepted(path) if TARGET in keys else opened).rows
     line, first = next(rows, (0, None))
@@ -66,12 +68,9 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     without_targets = None
     if not targets_required and not text_rows.cell(first, keys.get(TARGET)):
         without_targets = keys.pop(TARGET, None)
-    return PairRows(
-        path,
-        opened.summary(),
-        TARGET in keys,
-        _pairs(path, itertools.chain([(line, first)], rows), keys, without_targets),
-    )
+    rows, noticed = itertools.chain([(line, first)], rows), opened.noticed
+    read = _pairs(path, rows, keys, without_targets, noticed)
+    return PairRows(path, opened.summary(), TARGET in keys, read, noticed)
 
 
 def _wanted(layout: Layout, targets_required: bool) -> table_columns.Wanted:
@@ -93,6 +92,7 @@ def _pairs(
     rows: text_rows.NumberedRows,
     keys: dict[table_columns.Role, text_rows.Key],
     without_targets: text_rows.Key | None,
+    noticed: list[findings.Finding],
 ) -> Iterator[Pair]:
     """Yields the rows; `without_targets` is a column that was empty in the first."""
     odd: list[tuple[int, str]] = []
@@ -106,8 +106,7 @@ def _pairs(
             )
         odd += [(line, t) for t in texts.values() if other_programs.shape(t)]
         yield Pair(line, texts[SOURCE], texts.get(TARGET))
-    if text := other_programs.spreadsheet_cells(path, odd):
-        print(f"warning: {text}")
+    noticed += other_programs.spreadsheet_cells(path, odd)
 
 
 def _text(place: str, row: Any, role: table_columns.Role, key: text_rows.Key) -> str:

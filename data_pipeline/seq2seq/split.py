@@ -3,17 +3,17 @@
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, outcomes
+from data_pipeline import findings
 from data_pipeline.batches import batching, packing
 from data_pipeline.seq2seq import graph
 from data_pipeline.seq2seq import pairs as text_pairs
-from data_pipeline.text import base
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
@@ -70,7 +70,9 @@ class PairSplit(batching.Split):
     spelled: tuple[str, ...]  # the targets as graph.spell writes them
     tokens: features.DecoderTokens
     limits: Limits
+    columns: str = ""  # that were read, for people
     unit: ClassVar[str] = "pairs"
+    before_lengths: ClassVar[str] = "; sources of "
 
     def target_arrays(self) -> list[Any]:
         special_ids = np.array(self.tokens)
@@ -97,22 +99,23 @@ class PairSplit(batching.Split):
             labels_title="Targets",
         )
 
-    def announcement(self, split: str, columns: str, tokenizer: base.Tokenizer) -> str:
-        """A line on what was read: how much, how long, and what was cut or unknown."""
-        name, cut = f"{self.path}, sources", f"cut to {self.limits.max_source_length}"
-        text = (
-            f"{split}: {len(self)} {'pairs' if self.has_targets else 'sources'} from "
-            f"{self.path} ({columns}); sources of "
-            f"{batching.describe(self.packed, tokenizer, name, cut)}"
-        )
-        if self.target_splits is None:
-            return text
-        counts = tokenizer.count_unknown(self.target_ids)
-        return (
-            f"{text}; targets of {np.diff(self.target_splits).mean():.1f}, "
-            f"{self.num_cut_targets} cut to {self.limits.max_target_length}"
-            f"{tokenizer.describe_unknown(f'{self.path}, targets', counts)}"
-        )
+    def contents(self) -> str:
+        unit = self.unit if self.has_targets else "sources"
+        return f"{len(self)} {unit} from {self.path} ({self.columns})"
+
+    def announcement(
+        self, name: str, tokenizer: Any, cut: str, *, texts: str = "", notes: str = ""
+    ) -> findings.Finding:
+        """As Split.announcement, of sources; then that of targets, where there are."""
+        texts = texts or f"{self.path}, sources"
+        of_sources = super().announcement(name, tokenizer, cut, texts=texts)
+        if self.target_splits is not None:
+            counts = tokenizer.count_unknown(self.target_ids)
+            unknown = tokenizer.describe_unknown(f"{self.path}, targets", counts)
+            notes += f"; targets of {np.diff(self.target_splits).mean():.1f}, "
+            notes += f"{self.num_cut_targets} cut to {self.limits.max_target_length}"
+            notes += unknown
+        return dataclasses.replace(of_sources, value=of_sources.value + notes)
 
     @property
     def has_targets(self) -> bool:
@@ -160,24 +163,25 @@ class PairExamples(batching.Examples):
 
 
 def load(
-    paths: Mapping[str, str],
-    layout: text_pairs.Layout,
+    name: str,
+    rows: text_pairs.PairRows,
     tokenizer: Any,
     tokens: features.DecoderTokens,
     limits: Limits,
-) -> dict[str, PairSplit]:
-    """Reads the files of "train", "dev" and "test", and prints what was read.
+    show: findings.Show = findings.hide,
+) -> PairSplit:
+    """Reads the rows of "train", "dev" or "test", and shows what was read.
 
-    Only ids of training rows stay. Longer texts are cut and counted. "test" needs no
-    targets. A text without a token raises ValueError.
+    Only ids of training rows stay. Longer texts are cut and counted. A text without a
+    token raises ValueError.
     """
-    splits_read = {}
-    for name, path in paths.items():
-        rows = text_pairs.open_rows(path, layout, targets_required=name != "test")
+    try:
         pairs = _read(rows, tokenizer, tokens, limits, keeps_texts=name != "train")
-        print(pairs.announcement(name, rows.columns, tokenizer))
-        splits_read[name] = pairs
-    return splits_read
+    finally:
+        show(rows.noticed)
+    cut = f"cut to {limits.max_source_length}"
+    show([pairs.announcement(name, tokenizer, cut)])
+    return pairs
 
 
 def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
@@ -221,6 +225,7 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
         spelled=tuple(spelled),
         tokens=tokens,
         limits=limits,
+        columns=rows.columns,
     )
 
 

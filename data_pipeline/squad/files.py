@@ -19,6 +19,7 @@ import numpy as np
 from absl import logging
 
 from contract import errors, json_files, wording
+from data_pipeline import findings
 from data_pipeline.tables import other_programs, text_rows
 from data_pipeline.text import normalization
 
@@ -63,6 +64,7 @@ class Questions:
     # int32 [Q, 2], first and last of `split_words` in training; -1 where is_impossible
     answer_words: np.ndarray | None = None
     at_ideographs: bool = False  # how contexts are split; see split_words
+    noticed: tuple[findings.Finding, ...] = ()
 
     def __len__(self):
         return len(self.ids)
@@ -83,9 +85,12 @@ def read_for_prediction(
     _compare_versions(questions, version_2_with_negative)
     starts = {*itertools.chain(*questions.answer_starts)}
     if starts == {-1}:
-        print(f"{path}: answers begin at -1, so they are read as secret")
         none: list[list[Any]] = [[] for _ in questions.ids]
-        return dataclasses.replace(questions, answer_texts=none, answer_starts=none)
+        note = findings.Finding(path, "answers begin at -1, so they are read as secret")
+        noticed = (*questions.noticed, note)
+        return dataclasses.replace(
+            questions, answer_texts=none, answer_starts=none, noticed=noticed
+        )
     return questions
 
 
@@ -122,8 +127,8 @@ def read_for_training(
                     earlier += _is_earlier(context, answer, words)
             else:
                 misplaced.append(questions.ids[row])
-    if moved:
-        print(f"{path}: {wording.count(moved, 'answer')} moved by up to 3 characters")
+    text = f"{wording.count(moved, 'answer')} moved by up to 3 characters"
+    notes = [findings.Finding(path, text)] if moved else []
     if earlier * _MOST_EARLIER > len(examples):
         logging.warning(
             f"{path}: {earlier} of {len(examples)} answers also stand earlier in their "
@@ -147,6 +152,7 @@ def read_for_training(
         answer_starts=[[answer[1]] if answer else [] for answer in answers],
         is_impossible=[answer is None for answer in answers],
         answer_words=np.array(answer_words, np.int32),
+        noticed=(*questions.noticed, *notes),
     )
 
 
@@ -240,7 +246,8 @@ def _compare_versions(questions: Questions, version_2_with_negative: bool) -> No
 def _read(path: str, at_ideographs: bool) -> Questions:
     contexts: dict[str, int] = {}
     rows: dict[str, tuple] = {}
-    for context, place, record in _records(path):
+    noticed: list[findings.Finding] = []
+    for context, place, record in _records(path, noticed):
         name = record.get("id")
         name = str(name) if isinstance(name, int) else _get(record, "id", str, place)
         place = f"{path}: question {name!r}"
@@ -272,13 +279,16 @@ def _read(path: str, at_ideographs: bool) -> Questions:
         is_impossible=is_impossible,
         is_version_2=any(has_flag),
         at_ideographs=at_ideographs,
+        noticed=tuple(noticed),
     )
 
 
-def _records(path: str) -> Iterator[tuple[str, str, dict]]:
+def _records(
+    path: str, noticed: list[findings.Finding]
+) -> Iterator[tuple[str, str, dict]]:
     """Yields the context, the place in the file and the record of each question."""
     rows = []  # without paragraphs
-    for place, entry in _entries(path):
+    for place, entry in _entries(path, noticed):
         if isinstance(entry, dict) and {"context", "question"} <= entry.keys():
             context = _get(entry, "context", str, place)
             rows.append((context, place, entry | _answers_of_row(entry, place)))
@@ -294,7 +304,8 @@ def _records(path: str) -> Iterator[tuple[str, str, dict]]:
     if any(row.get("answers") for _, _, row in rows):
         for row in unanswered:
             row.setdefault("is_impossible", True)
-        print(f"{path}: {len(rows)} rows, {len(unanswered)} have no answer")
+        text = f"{len(rows)} rows, {len(unanswered)} have no answer"
+        noticed.append(findings.Finding(path, text))
     yield from rows
 
 
@@ -312,13 +323,13 @@ def _answers_of_row(row: dict, place: str) -> dict:
     return {"answers": [dict(zip(_ANSWER_KEYS, pair, strict=True)) for pair in pairs]}
 
 
-def _entries(path: str) -> Iterator[tuple[str, Any]]:
+def _entries(path: str, noticed: list[findings.Finding]) -> Iterator[tuple[str, Any]]:
     """Yields place and value of each entry of `data`, of a list, or of each line."""
     content = _load(path)
     if content is None:
         rows = [*text_rows.file_rows(path, "jsonl")]
         marks = other_programs.marks((), rows)
-        for number, row in other_programs.accepted(path, rows, marks):
+        for number, row in other_programs.accepted(path, rows, marks, noticed):
             yield f"{path}:{number}", row
         return
     if isinstance(content, dict) and "question" in content:

@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, file_names, outcomes
+from data_pipeline import findings
 from data_pipeline.batches import batching, packing, tf_records
 from data_pipeline.squad import files
 from data_pipeline.text import base
@@ -57,6 +58,10 @@ class QuestionSplit(batching.WindowSplit):
     excerpt_starts: np.ndarray  # int64 [N], indices into `contexts.tokens`
     start_positions: np.ndarray | None  # int32 [N]
     end_positions: np.ndarray | None  # int32 [N]
+
+    def contents(self) -> str:
+        questions = f"{len(self.questions)} questions from {self.path}"
+        return f"{questions}, {len(self)} windows"
 
     @property
     def unique_ids(self) -> np.ndarray:
@@ -345,20 +350,21 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
 
 
 def load(
-    name: str, questions: files.Questions, tokenizer: base.Tokenizer, **limits: int
+    name: str,
+    questions: files.Questions,
+    tokenizer: base.Tokenizer,
+    show: findings.Show = findings.hide,
+    **limits: int,
 ) -> QuestionSplit:
-    """Cuts the split `name` as windows.make_windows, and prints how much there is."""
+    """Cuts the split `name` as windows.make_windows, and shows how much there is."""
+    show(questions.noticed)
     windows = make_windows(questions, tokenizer, **limits)
     if not len(windows):
         raise errors.InputError(
             f"{questions.path}: no context has a token that the model reads; correct it"
         )
     cut = f"questions cut to {limits['max_query_length']}"
-    length = batching.describe(windows.packed, tokenizer, questions.path, cut)
-    print(
-        f"{name}: {len(questions)} questions from {questions.path}, "
-        f"{len(windows)} windows, {length}"
-    )
+    show([windows.announcement(name, tokenizer, cut)])
     return windows
 
 

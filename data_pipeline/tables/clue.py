@@ -1,7 +1,8 @@
 """Rows of CLUE (Xu et al., COLING 2020), formed as its published baselines form them.
 
-Each reader takes a file in the published form, and yields (line, row); C3 numbers its
-questions. A row has the keys of its task's layout, and label and id if the file does.
+Each reader takes a file in the published form and a list for its findings, and yields
+(line, row); C3 numbers its questions. A row has the keys of its task's layout, and
+label and id if the file does.
 """
 
 import functools
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contract import errors, json_files, remote_files, wording
+from data_pipeline import findings
 from data_pipeline.tables import text_rows
 
 _ANSWERS = 4  # of a question of C3, which has 2 to 4
@@ -22,10 +24,17 @@ _SIGNS = {"“": '"', "”": '"', "‘": "'", "’": "'", "——": "--", "—":
 _SIGNS |= {"…": "..."}
 
 
+_Noticed = list[findings.Finding]
 _get = functools.partial(text_rows.field, remedy="give CLUE's published files")
 
 
-def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def rows(path: str, file_format: str) -> text_rows.Rows:
+    """The rows of a published file, of one of `READERS`."""
+    noticed: list[findings.Finding] = []
+    return text_rows.Rows(READERS[file_format](path, noticed), noticed)
+
+
+def _rows(path: str, noticed: _Noticed) -> Iterator[tuple[int, dict[str, Any]]]:
     """Lines of JSON as published, with the row's number where it has no id.
 
     Rows on whose label the annotators do not agree ("-") are left out and counted.
@@ -38,22 +47,21 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         else:
             yield line, {"id": row.get("index", line - 1), **row}
     if left_out:
-        print(
-            f"{path}: left out {wording.count(len(left_out), 'row')} with the label "
-            f"'-', lines {wording.first_of(left_out)}"
-        )
+        text = f"left out {wording.count(len(left_out), 'row')} with the label '-'"
+        text += f", lines {wording.first_of(left_out)}"
+        noticed.append(findings.Finding(path, text))
 
 
-def _keyword_rows(path: str) -> text_rows.NumberedRows:
+def _keyword_rows(path: str, noticed: _Noticed) -> text_rows.NumberedRows:
     """CSL: keywords with a space between two, and the abstract that may have them."""
-    for line, row in _rows(path):
+    for line, row in _rows(path, noticed):
         keywords = _get(row, "keyword", list, f"{path}:{line}")
         yield line, {**row, "keywords": " ".join(map(str, keywords))}
 
 
-def _pronoun_rows(path: str) -> text_rows.NumberedRows:
+def _pronoun_rows(path: str, noticed: _Noticed) -> text_rows.NumberedRows:
     """CLUEWSC2020: a text with _ around the noun, and [ ] around the pronoun."""
-    for line, row in _rows(path):
+    for line, row in _rows(path, noticed):
         place = f"{path}:{line}"
         text, target = _get(row, "text", str, place), _get(row, "target", dict, place)
         spans = []
@@ -71,7 +79,7 @@ def _pronoun_rows(path: str) -> text_rows.NumberedRows:
         yield line, {**row, "text": text}
 
 
-def _document_rows(path: str) -> text_rows.NumberedRows:
+def _document_rows(path: str, noticed: _Noticed) -> text_rows.NumberedRows:
     """C3: a question about a document or a talk; d- and m- files are one split."""
     folder, name = os.path.split(path)
     files = [path]
@@ -111,7 +119,7 @@ def _question(place: str, row: Any) -> dict[str, Any]:
     return read | ({"id": row["id"]} if "id" in row else {})
 
 
-def _blank_rows(path: str) -> text_rows.NumberedRows:
+def _blank_rows(path: str, noticed: _Noticed) -> text_rows.NumberedRows:
     """ChID: a passage for each of its blanks, and the idioms that may fill it.
 
     Rows of one line choose among the same idioms. The answers are in a file beside.
@@ -120,7 +128,7 @@ def _blank_rows(path: str) -> text_rows.NumberedRows:
     beside = f"{path.removesuffix('.json')}_answer.json"
     if remote_files.exists(beside):
         answers = json_files.read_object(beside)
-    for line, row in _rows(path):
+    for line, row in _rows(path, noticed):
         idioms = _get(row, "candidates", list, f"{path}:{line}")
         for passage in map(str, _get(row, "content", list, f"{path}:{line}")):
             for sign, written in _SIGNS.items():

@@ -1,6 +1,5 @@
 """Reads labelled tables: TSV, CSV and JSONL files, and TensorFlow Datasets."""
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -12,12 +11,8 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.tables import (
-    clue,
-    memory_rows,
-    table_columns,
-    text_rows,
-)
+from data_pipeline import findings
+from data_pipeline.tables import clue, memory_rows, table_columns, text_rows
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
@@ -63,6 +58,8 @@ class Layout(text_rows.Form):
     skip_short_rows: bool = False
     allow_empty_text: bool = False
     leaves_out: bool = False  # rows without text, with a line of their number
+    # Leaves out rows that lack a cell or a text, too; these are faults then.
+    goes_on: bool = False
     is_published: bool = False  # rows may have more cells than the header
 
     @property
@@ -75,7 +72,7 @@ class Layout(text_rows.Form):
 class Origin:
     """Where rows come from, to read them again with all of their columns."""
 
-    read: Callable[[], text_rows.NumberedRows]
+    read: Callable[[], text_rows.Rows]
     keys: Mapping[table_columns.Role, Key]
     delimiter: str | None = None  # between the cells of a file
 
@@ -94,6 +91,7 @@ class Table:
     header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
     label_names: tuple[str, ...] = ()  # of columns that stand for one label each
     origin: Origin | None = None  # None for rows in memory
+    noticed: tuple[findings.Finding, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Table: {len(self.lines)} rows of {self.path}>"
@@ -114,7 +112,7 @@ class Table:
         """
         if self.origin is None:
             return
-        rows, key = self.origin.read(), self.origin.keys[TEXT_A]
+        rows, key = iter(self.origin.read()), self.origin.keys[TEXT_A]
         for line, text in zip(self.lines, self.text_a, strict=True):
             for number, row in rows:  # among those that were left out
                 if number == line and text_rows.cell(row, key) == text:
@@ -126,33 +124,47 @@ class Table:
                 )
 
 
-def read_table(path: str, layout: Layout, *, labels_required: bool) -> Table:
-    """Reads one file; one that lacks a column, labels or texts is refused.
+@dataclasses.dataclass(frozen=True)
+class Open:
+    """A table of which the columns are known, and the first rows are read."""
+
+    path: str
+    layout: Layout
+    opened: table_columns.Opened
+    origin: Origin | None
+
+    def read(self, show: findings.Show = findings.hide) -> Table:
+        """Reads the other rows, once; InputError for a wrong one.
+
+        `show` gets what the table has as `noticed`, also where reading fails.
+        """
+        try:
+            return _collect(self)
+        finally:
+            show(self.opened.noticed)
+
+
+def open_table(path: str, layout: Layout, *, labels_required: bool) -> Open:
+    """Opens one file; one that lacks a column, labels or texts is refused.
 
     TSV is read as by the original's `DataProcessor._read_tsv`: a quote is an ordinary
     character, only a line feed ends a line, and carriage returns are dropped.
     """
-    path = str(path)
-    if layout.file_format not in clue.READERS:
-        layout = text_rows.resolve(path, layout)
-    opened = _begin(path, _open(path, layout), layout, labels_required)
-    read = functools.partial(_open, path, layout, is_whole=True)
-    return _collect(path, opened, layout, read)
+    rows = _open(path := str(path), layout)
+    known = rows.form or layout
+    read = functools.partial(_open, path, known, is_whole=True)
+    return _begin(path, rows, known, labels_required, read)
 
 
-def check_columns(files: Mapping[str, str], layout: Layout) -> None:
-    """Checks the first rows of each split's file as `read_table` does."""
-    for split, path in files.items():
-        with contextlib.redirect_stdout(None):  # what is printed comes with all rows
-            _begin(path, _open(path, layout), layout, split != "test")
+def read_table(path: str, layout: Layout, *, labels_required: bool) -> Table:
+    """Reads one file, as `open_table` opens it."""
+    return open_table(path, layout, labels_required=labels_required).read()
 
 
-def _open(
-    path: str, layout: Layout, *, is_whole: bool = False
-) -> text_rows.NumberedRows:
+def _open(path: str, layout: Layout, *, is_whole: bool = False) -> text_rows.Rows:
     """The rows of a file; as a whole with those that the layout leaves out."""
     if layout.file_format in clue.READERS:
-        return clue.READERS[layout.file_format](path)
+        return clue.rows(path, layout.file_format)
     is_published = layout.is_published
     return text_rows.file_rows(
         path,
@@ -160,12 +172,17 @@ def _open(
         is_ragged=is_whole or is_published or layout.skip_short_rows,
         skips_long=not (is_whole or is_published) and layout.skip_short_rows,
         skips_empty=not (is_whole or layout.allow_empty_text),
+        goes_on=layout.goes_on,
     )
 
 
 def _begin(
-    path: str, rows: text_rows.NumberedRows, layout: Layout, labels_required: bool
-) -> table_columns.Opened:
+    path: str,
+    rows: text_rows.Rows,
+    layout: Layout,
+    labels_required: bool,
+    read: Callable[[], text_rows.Rows] | None = None,
+) -> Open:
     """Finds the columns of rows, and leaves out what a tool of annotation discards.
 
     All rows are kept where none of their labels is read.
@@ -183,10 +200,11 @@ def _begin(
         keys = {role: key for role, key in keys.items() if role not in labels}
         labels = {}
     opened = opened._replace(keys=keys)
-    if layout.is_published:
-        return opened
-    print(f"{path}: {opened.summary()}")
-    return opened.accepted(path) if layout.leaves_out or labels else opened
+    if not layout.is_published:
+        opened.noticed.append(findings.Finding(path, opened.summary()))
+        opened = opened.accepted(path) if layout.leaves_out or labels else opened
+    origin = Origin(read, keys, layout.delimiter) if read else None
+    return Open(path, layout, opened, origin)
 
 
 def _wanted(layout: Layout, labels_required: bool) -> table_columns.Wanted:
@@ -219,18 +237,21 @@ def _wanted(layout: Layout, labels_required: bool) -> table_columns.Wanted:
     )
 
 
-def read_tfds(
+def open_tfds(
     name: str,
     split: str,
     layout: Layout,
     *,
     data_dir: str | None = None,
     labels_required: bool,
-) -> Table:
-    """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2"."""
+) -> Open:
+    """Opens a split such as "validation[:10%]" of a data set such as "glue/sst2"."""
     path = f"tfds:{name}:{split}"
-    load = functools.partial(text_rows.tfds_rows, path, name, split, data_dir)
-    return _collect(path, _begin(path, load(), layout, labels_required), layout, load)
+
+    def load() -> text_rows.Rows:
+        return text_rows.Rows(text_rows.tfds_rows(path, name, split, data_dir))
+
+    return _begin(path, load(), layout, labels_required, load)
 
 
 def take(table: Table, is_kept: np.ndarray) -> Table:
@@ -244,9 +265,9 @@ def take(table: Table, is_kept: np.ndarray) -> Table:
     return dataclasses.replace(table, **columns)
 
 
-def from_memory(
+def open_memory(
     name: str, records: Any, layout: Layout, *, labels_required: bool
-) -> Table:
+) -> Open:
     """A table of rows in memory, called `name` in messages, with `lines` from 1.
 
     Rows are as of memory_rows.named, with the names of `UNNAMED`.
@@ -254,16 +275,12 @@ def from_memory(
     roles = (TEXT_A, TEXT_B, LABEL, EXAMPLE_ID)
     columns = {role.name: getattr(layout, role.name) for role in roles}
     rows = memory_rows.named(name, records, memory_rows.called(UNNAMED, columns))
-    return _collect(name, _begin(name, rows, layout, labels_required), layout)
+    return _begin(name, text_rows.Rows(rows), layout, labels_required)
 
 
-def _collect(
-    path: str,
-    opened: table_columns.Opened,
-    layout: Layout,
-    read: Callable[[], text_rows.NumberedRows] | None = None,
-) -> Table:
-    keys = opened.keys
+def _collect(table: Open) -> Table:
+    path, layout, opened = table.path, table.layout, table.opened
+    keys, noticed = opened.keys, opened.noticed
     roles = (TEXT_A, TEXT_B, LABEL, EXAMPLE_ID)
     columns: dict[table_columns.Role, list[Any]] = {r: [] for r in roles if r in keys}
     mark_roles = [role for role in keys if role.kind == table_columns.MARK]
@@ -276,6 +293,7 @@ def _collect(
     kinds: dict[str, str] = {}
     lines: list[int] = []
     short: list[int] = []
+    faults: list[findings.Finding] = []
     blank: dict[int, Any] = {}  # by line, what is empty
     unread: list[int] = []  # rows without text
     others: set[str] = set()
@@ -291,7 +309,10 @@ def _collect(
             if not layout.skip_short_rows:
                 role = missing[0]
                 lack = text_rows.missing_cell_message(row, str(role), keys[role])
-                raise errors.InputError(f"{place}: {lack}")
+                if not layout.goes_on:
+                    raise errors.InputError(f"{place}: {lack}")
+                fault = findings.Finding(place, lack, kind=findings.FAULT)
+                faults = faults or [fault]
             short.append(line)
             continue
         if layout.keep_rows:
@@ -322,16 +343,20 @@ def _collect(
     if blank and not layout.allow_empty_text:
         (line, role), *more = blank.items()
         places = f", as in {wording.lines(dict(more), 20)}" * bool(more)
-        raise errors.InputError(
-            f"{path}:{line}: {role} is empty{places}; fill it, remove the row, or pass "
-            "--allow_empty_text"
-        )
+        remedy = "fill it, remove the row, or pass --allow_empty_text"
+        text = f"{role} is empty{places}"
+        fault = findings.Finding(f"{path}:{line}", text, remedy, findings.FAULT)
+        if not layout.goes_on:
+            raise errors.InputError(fault.text)
+        faults.append(fault)
     if unread:
         number = wording.count(len(unread), "row")
         if not lines:
             raise errors.InputError(f"{path}: has {number} and no text; give it some")
-        print(f"{path}: left out {number} without text, {wording.lines(unread, 20)}")
-    if short:
+        text = f"left out {number} without text, {wording.lines(unread, 20)}"
+        noticed.append(findings.Finding(path, text))
+    noticed += faults
+    if short and not layout.goes_on:
         logging.warning(
             f"{path}: left out {len(short)} rows with too few columns, the first in "
             f"line {short[0]}"
@@ -343,7 +368,7 @@ def _collect(
         )
     if not lines:
         raise errors.InputError(f"{path}: no rows but a header; give one per example")
-    return Table(
+    made = Table(
         path=path,
         text_a=columns[TEXT_A],
         text_b=columns.get(TEXT_B),
@@ -353,8 +378,11 @@ def _collect(
         lines=lines,
         header=opened.header,
         label_names=tuple(label_names),
-        origin=Origin(read, keys, layout.delimiter) if read else None,
+        origin=table.origin,
+        noticed=tuple(noticed),
     )
+    is_kept = np.array([line not in blank for line in lines])
+    return take(made, is_kept) if layout.goes_on and is_kept.any() else made
 
 
 def _marked(place: str, names: list[str], marks: list[Any]) -> Any:

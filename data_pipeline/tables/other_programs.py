@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from contract import errors, wording
+from data_pipeline import findings
 from data_pipeline.tables import text_rows
 
 _KEPT_BY_ARGILLA = "default", "edited", "validated", "submitted", "completed", "draft"
@@ -50,9 +51,10 @@ def accepted(
     path: str,
     rows: Iterable[tuple[int, Any]],
     keys: Mapping[str, text_rows.Key],
+    noticed: list[findings.Finding],
     read: Collection[text_rows.Key] = (),
 ) -> Iterator[tuple[int, Any]]:
-    """Yields the rows without a mark of a discarded one, and counts the others.
+    """Yields the rows without a mark of a discarded one; the others are `noticed`.
 
     Marks are in columns with `keys`, save those that are `read` as something else.
     InputError is raised where all rows are discarded.
@@ -73,7 +75,8 @@ def accepted(
         text += f"discards ({', '.join(f'{mark} {number}' for mark, number in counts)})"
         if not count:
             raise errors.InputError(f"{path}: has only {text}; give accepted ones")
-        print(f"{path}: left out {text}, {wording.lines(left_out, 20)}")
+        text = f"left out {text}, {wording.lines(left_out, 20)}"
+        noticed.append(findings.Finding(path, text))
 
 
 def shape(cell: str) -> str:
@@ -81,13 +84,14 @@ def shape(cell: str) -> str:
     return next((what for what, each in _PATTERNS.items() if each.fullmatch(cell)), "")
 
 
-def spreadsheet_cells(path: str, cells: Iterable[tuple[int, str]]) -> str:
-    """A warning of texts, by their lines, that are formulas or errors; or ""."""
+def spreadsheet_cells(
+    path: str, cells: Iterable[tuple[int, str]]
+) -> list[findings.Finding]:
+    """The warning of texts, by their lines, that are formulas or errors, if any are."""
     odd = {n: cell for n, cell in cells if cell.startswith(SPREADSHEET) and shape(cell)}
     if not odd:
-        return ""
+        return []
     (line, cell), *_ = odd.items()
-    return (
-        f"{path}:{line}: text {cell!r:.60} is {shape(cell)} ({wording.lines(odd, 20)})"
-        "; save the table with its values"
-    )
+    text = f"text {cell!r:.60} is {shape(cell)} ({wording.lines(odd, 20)})"
+    remedy = "save the table with its values"
+    return [findings.Finding(f"{path}:{line}", text, remedy, findings.WARNING)]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from contract import errors, wording
+from data_pipeline import findings
 from data_pipeline.tables import other_programs, text_rows
 
 Key = text_rows.Key
@@ -97,6 +98,7 @@ class Opened(NamedTuple):
     names: list[str]  # of all columns; none without a header or keys
     first: text_rows.Row  # the header, or else a row
     marks: Mapping[str, Key]  # columns in which a tool of annotation judges rows
+    noticed: list[findings.Finding]  # complete behind the last row
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -107,7 +109,7 @@ class Opened(NamedTuple):
         if not self.marks:
             return self
         read = self.keys.values()
-        rows = other_programs.accepted(path, self.rows, self.marks, read)
+        rows = other_programs.accepted(path, self.rows, self.marks, self.noticed, read)
         return self._replace(rows=rows)
 
     def summary(self) -> str:
@@ -125,7 +127,7 @@ class Opened(NamedTuple):
 
 def open_rows(
     path: str,
-    rows: text_rows.NumberedRows,
+    table: text_rows.Rows,
     wanted: Wanted,
     has_header: bool | None = None,
 ) -> Opened:
@@ -134,11 +136,12 @@ def open_rows(
     InputError is raised for a column that is not there, and, when it comes, for a row
     that repeats a header of several columns.
     """
+    rows, noticed = iter(table), table.noticed
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(f"{path}: is empty; give it one row per example")
     names = list(first) if isinstance(first, dict) else []
-    if isinstance(first, list) and _is_header(path, first, wanted, has_header):
+    if isinstance(first, list) and _is_header(path, first, wanted, has_header, noticed):
         names, rows = first, _unlike(path, first, rows)
     else:
         rows = itertools.chain([(line, first)], rows)
@@ -147,7 +150,7 @@ def open_rows(
     objects = (row for _, row in ahead if isinstance(row, dict))
     later = dict.fromkeys(itertools.chain(*objects))
     keys = _choose(path, wanted, names, first, marks, later)
-    return Opened(itertools.chain(ahead, rows), keys, names, first, marks)
+    return Opened(itertools.chain(ahead, rows), keys, names, first, marks, noticed)
 
 
 def _unlike(
@@ -162,9 +165,13 @@ def _unlike(
 
 
 def _is_header(
-    path: str, first: list[str], wanted: Wanted, has_header: bool | None
+    path: str,
+    first: list[str],
+    wanted: Wanted,
+    has_header: bool | None,
+    noticed: list[findings.Finding],
 ) -> bool:
-    """Whether line 1 of a file holds names of columns; prints what cells decide.
+    """Whether line 1 of a file holds names of columns; what cells decide is `noticed`.
 
     `has_header` decides, or a column that is given by name. Otherwise a header has
     usual names, and a file without one has its texts in columns with numbers; what may
@@ -191,10 +198,12 @@ def _is_header(
         if (text := text_rows.cell(first, place)) is not None:
             are_usual.add(text.lower() in usual[role.kind])
     if are_usual == {True}:
-        print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
+        text = f"line 1 is the header: {line} (else --has_header=false)"
+        noticed.append(findings.Finding(path, text))
         return True
     if is_given and True not in are_usual:
-        print(f"{path}: line 1 is an example: {line} (else --has_header=true)")
+        text = f"line 1 is an example: {line} (else --has_header=true)"
+        noticed.append(findings.Finding(path, text))
         return False
     raise errors.InputError(
         f"{path}:1: {line} are not the usual names of columns; if they are names, give "

@@ -16,12 +16,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, json_files, remote_files, wording
+from data_pipeline import findings
 from data_pipeline.tables import label_studio
 
 # A row is a list of cells (TSV, CSV) or a dict (all others).
 Row = list[str] | dict[str, Any]
 Key = int | str  # of a cell in a row
 NumberedRows = Iterator[tuple[int, Row]]
+_Lines = Iterator[tuple[int, str]]
 
 _KINDS = {str: "a string", int: "an integer", bool: "true or false"}
 _KINDS |= {list: "a list", dict: "an object"}
@@ -252,15 +254,17 @@ def _convert(likely: str, encoding: str | None) -> str:
     )
 
 
-def _tsv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
-    for number, line in lines(path, encoding=form.encoding):
+def _tsv_rows(numbered: _Lines, form: "Form") -> Iterator[tuple[int, Row | None]]:
+    for number, line in numbered:
         line = line.replace("\r", "")
         yield number, line.split(form.delimiter) if line else None
 
 
-def _csv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
+def _csv_rows(
+    path: str, numbered: _Lines, form: "Form"
+) -> Iterator[tuple[int, Row | None]]:
     delimiter = form.delimiter or ","
-    texts = (line + "\n" for _, line in lines(path, encoding=form.encoding))
+    texts = (line + "\n" for _, line in numbered)
     known: dict[int, set[str]] = collections.defaultdict(set)  # cells, by column
     number = 1
     try:
@@ -311,14 +315,14 @@ def _kind(cell: str) -> str:
     return "0" if _NUMBER.fullmatch(cell) else cell
 
 
-def _find_delimiter(path: str, quote: str, encoding: str | None) -> str:
+def _find_delimiter(
+    path: str, sample: Sequence[str], quote: str | None, noticed: list[findings.Finding]
+) -> str:
     """The delimiter that cuts the first rows into as many cells, at least two.
 
     It is a comma where none does; of several, those count that no space follows in some
     row, as one follows a comma within a text.
     """
-    texts = (line + "\n" for _, line in lines(path, encoding=encoding))
-    sample = list(itertools.islice(texts, _SAMPLE_LINES))
     fitting: dict[str, list[list[str]]] = {}
     for delimiter in _DELIMITERS:
         try:
@@ -341,13 +345,13 @@ def _find_delimiter(path: str, quote: str, encoding: str | None) -> str:
             f"{path}: its cells may be separated by {names}; pass --delimiter"
         )
     if chosen != [","] or len(fitting) > 1:
-        print(f"{path}: its cells are separated by {_DELIMITERS[chosen[0]]}")
+        text = f"its cells are separated by {_DELIMITERS[chosen[0]]}"
+        noticed.append(findings.Finding(path, text))
     return chosen[0]
 
 
-def _jsonl_rows(path: str, encoding: str | None) -> Iterator[tuple[int, Row | None]]:
+def _jsonl_rows(path: str, numbered: _Lines) -> Iterator[tuple[int, Row | None]]:
     """Rows by line, or by number, from 1, where the file is one array of them."""
-    numbered = lines(path, encoding=encoding)
     first = list(itertools.islice(numbered, 1))
     numbered = itertools.chain(first, numbered)
     if first and first[0][1].lstrip().startswith("["):
@@ -465,6 +469,19 @@ class Form:
 AnyForm = TypeVar("AnyForm", bound=Form)
 
 
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a file, which are read once: (line that each begins in, row)."""
+
+    rows: NumberedRows
+    # Of the rows that have been read, so complete behind the last one.
+    noticed: list[findings.Finding] = dataclasses.field(default_factory=list)
+    form: Any = None  # with all that the file decides; None of rows without a file
+
+    def __iter__(self) -> NumberedRows:
+        return self.rows
+
+
 def is_jsonl(path: str) -> bool:
     """Whether a file has an object on each line, by its name."""
     return path.lower().removesuffix(".gz").endswith((".jsonl", ".json"))
@@ -504,20 +521,39 @@ def file_rows(
     is_ragged: bool = False,
     skips_long: bool = False,
     skips_empty: bool = False,
-) -> NumberedRows:
-    """Yields (line that it begins in, row) of each row; the form may be a format.
+    goes_on: bool = False,
+) -> Rows:
+    """Opens a file, once, and returns its rows; the form may be a format.
 
-    `skips_empty` leaves out rows of empty cells alone, and prints their number. Blank
-    lines between rows are refused, and so are rows with another number of cells than
-    the first one, unless rows are `is_ragged`; `skips_long` leaves longer rows out.
+    `skips_empty` leaves out rows of empty cells alone. Blank lines between rows are
+    refused, and so are rows with another number of cells than the first one, unless
+    rows are `is_ragged`; `skips_long` leaves longer rows out. Where reading `goes_on`,
+    those of another number are left out, too, and are a fault among the findings.
     """
     if isinstance(form, str):
         form = Form(file_format=form)
-    width, first_line, blank = 0, 0, None
-    form = resolve(path, form)
+    noticed: list[findings.Finding] = []
+    form, parsed = _parsed(path, resolve(path, form), noticed)
+    skips = {"skips_long": skips_long, "skips_empty": skips_empty, "goes_on": goes_on}
     has_cells = form.delimiter is not None
+    rows = _checked(path, parsed, noticed, has_cells, is_ragged=is_ragged, **skips)
+    return Rows(rows, noticed, form)
+
+
+def _checked(
+    path: str,
+    parsed: Iterator[tuple[int, Any]],
+    noticed: list[findings.Finding],
+    has_cells: bool,
+    *,
+    is_ragged: bool,
+    skips_long: bool,
+    skips_empty: bool,
+    goes_on: bool,
+) -> NumberedRows:
+    width, first_line, blank = 0, 0, None
     empty: list[int] = []
-    parsed = _parsed(path, form)
+    ragged: list[tuple[int, int]] = []  # lines of other rows, and their cells
     for line, row in parsed:
         if row is None:
             blank = blank or line
@@ -529,12 +565,13 @@ def file_rows(
             if width and len(row) > width and skips_long:
                 continue
             if width and len(row) != width and not is_ragged:
-                more = _ragged_lines(parsed, width)
-                raise errors.InputError(
-                    f"{path}:{line}: {len(row)} cells, line {first_line} has {width}"
-                    f"{more}; quote cells that hold the delimiter (see --delimiter, "
-                    "--quote)"
-                )
+                ragged.append((line, len(row)))
+                if goes_on:
+                    continue
+                with contextlib.suppress(errors.InputError):
+                    each = ((other, len(row)) for other, row in parsed if row)
+                    ragged.extend(pair for pair in each if pair[1] != width)
+                break
             if not width:
                 if line == 1 and re.fullmatch("sep=.?", "".join(row).strip()):
                     raise errors.InputError(
@@ -544,22 +581,24 @@ def file_rows(
         if blank:
             raise errors.InputError(f"{path}:{blank}: is blank; remove the line")
         yield line, row
+    if ragged:
+        (line, cells), *others = ragged
+        places = wording.first_of([str(line) for line, _ in others], 20)
+        text = f"{cells} cells, line {first_line} has {width}"
+        text += f" (also lines {places})" if others else ""
+        remedy = "quote cells that hold the delimiter (see --delimiter, --quote)"
+        fault = findings.Finding(f"{path}:{line}", text, remedy, findings.FAULT)
+        if not goes_on:
+            raise errors.InputError(fault.text)
+        noticed.append(fault)
     if empty:
-        print(
-            f"{path}: left out {wording.count(len(empty), 'row')} without any cell, "
-            f"the first in line {empty[0]}"
-        )
-
-
-def _ragged_lines(rows: Iterator[tuple[int, Any]], width: int) -> str:
-    lines: list[str] = []
-    with contextlib.suppress(errors.InputError):
-        lines.extend(str(line) for line, row in rows if row and len(row) != width)
-    return f" (also lines {wording.first_of(lines, 20)})" if lines else ""
+        text = f"left out {wording.count(len(empty), 'row')} without any cell"
+        text += f", the first in line {empty[0]}"
+        noticed.append(findings.Finding(path, text))
 
 
 def resolve(path: str, form: AnyForm) -> AnyForm:
-    """The form with the format, delimiter and quote that the file decides."""
+    """The form with what the name of the file decides: the format, and its signs."""
     file_format = form.file_format
     if file_format == "auto":
         file_format = _format_of(path)
@@ -578,20 +617,29 @@ def resolve(path: str, form: AnyForm) -> AnyForm:
         delimiter, quote = delimiter or "\t", quote or ""
     elif file_format == "csv":
         quote = '"' if quote is None else quote
-        delimiter = delimiter or _find_delimiter(path, quote, form.encoding)
     return dataclasses.replace(
         form, file_format=file_format, delimiter=delimiter, quote=quote
     )
 
 
-def _parsed(path: str, form: Form) -> Iterator[tuple[int, Any]]:
+def _parsed(
+    path: str, form: AnyForm, noticed: list[findings.Finding]
+) -> tuple[AnyForm, Iterator[tuple[int, Any]]]:
+    """The form, now with the delimiter of a CSV file, and the rows of the file."""
     if form.file_format == "parquet":
-        return _parquet_rows(path)
-    if form.delimiter is None:
-        return label_studio.rows(path, _jsonl_rows(path, form.encoding))
+        return form, _parquet_rows(path)
+    numbered = lines(path, encoding=form.encoding)
+    if form.file_format == "jsonl":
+        return form, label_studio.rows(path, _jsonl_rows(path, numbered))
+    if form.file_format == "csv" and not form.delimiter:
+        ahead = list(itertools.islice(numbered, _SAMPLE_LINES))
+        numbered = itertools.chain(ahead, numbered)
+        sample = [f"{line}\n" for _, line in ahead]
+        delimiter = _find_delimiter(path, sample, form.quote, noticed)
+        form = dataclasses.replace(form, delimiter=delimiter)
     if form.file_format == "tsv" and not form.quote:
-        return _tsv_rows(path, form)
-    return _csv_rows(path, form)
+        return form, _tsv_rows(numbered, form)
+    return form, _csv_rows(path, numbered, form)
 
 
 def _quotes(quote: str | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors, features, json_files, remote_files, wording
+from data_pipeline import findings
 from data_pipeline.tables import other_programs, text_rows
 from data_pipeline.tagging import schemes
 
@@ -86,6 +87,7 @@ class Sentences:
     header: int = 0  # the line that names columns; 0 for none
     num_skipped: int = 0  # empty sentences, left out
     texts: list[str] | None = None  # of CLUENER2020, whose words are characters
+    noticed: tuple[findings.Finding, ...] = ()  # columns, keys and header, read or not
 
     def __len__(self):
         return len(self.words)
@@ -103,7 +105,7 @@ class Sentences:
 
 
 def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
-    """Reads one file; prints the columns, keys and header that are read or not.
+    """Reads one file.
 
     Columns are separated by tabs if the first row has one, else by spaces. Blank lines
     and lines of -DOCSTART- end a sentence, the latter a document as well, as do CoNLL-U
@@ -119,6 +121,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     path = str(path)
     file_format = _format(path, layout.file_format)
     separator, header, tag_path = " ", 0, None
+    noticed: list[findings.Finding] = []
     if file_format == "seq":
         if remote_files.is_dir(path):
             path = os.path.join(path, "seq.in")
@@ -127,18 +130,21 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         tag_path = _tag_path(path, tags_required)
         rows = _lines_of_words(path, tag_path)
     elif file_format == "jsonl":
-        rows = _objects(path, layout.tag_names)
+        rows = _objects(path, layout.tag_names, noticed)
     elif file_format == "cluener":
         rows = _characters(path)
     else:
         columns = _find_columns(path, layout, tags_required=tags_required)
         separator, header = columns.separator, columns.header
+        if header:
+            text = f"is the header, {dict(columns.lines)[header].strip()!r:.60}"
+            noticed.append(findings.Finding(f"{path}:{header}", text))
         rows = _column_sentences(columns)
     read_rows = list(rows)
     sentences = [sentence for sentence in read_rows if sentence.words]
     _check_tags(path, sentences, tags_required)
     if file_format == "conll":
-        _check_words(sentences, columns)
+        noticed += _check_words(sentences, columns)
     documents, words, tags, lines, texts = map(list, zip(*sentences, strict=True))
     return Sentences(
         path=path,
@@ -152,6 +158,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         header=header,
         num_skipped=len(read_rows) - len(sentences),
         texts=texts if file_format == "cluener" else None,
+        noticed=tuple(noticed),
     )
 
 
@@ -199,11 +206,13 @@ def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> No
             )
 
 
-def _check_words(sentences: list[Sentence], columns: "_Columns") -> None:
-    """Refuses a column of numbers or of one word; prints the columns."""
+def _check_words(
+    sentences: list[Sentence], columns: "_Columns"
+) -> list[findings.Finding]:
+    """Refuses a column of numbers or of one word; notes the columns."""
     words = [word for sentence in sentences for word in sentence.words]
     if columns.num_columns < 3 or len(words) < 2:
-        return
+        return []
     path, first = columns.path, next(row for _, row, _ in _scan(columns) if row)
     cells = ", ".join(f"{i} {cell!r:.20}" for i, cell in enumerate(first))
     if all(map(str.isdecimal, words)) or len({*words}) == 1:
@@ -214,7 +223,8 @@ def _check_words(sentences: list[Sentence], columns: "_Columns") -> None:
             f"{cells}: set --word_column={likely}, and --tag_column to that of the tags"
         )
     tag = "none" if columns.tag is None else columns.tag
-    print(f"{path}: columns {cells}; words: {columns.word}, tags: {tag}")
+    text = f"columns {cells}; words: {columns.word}, tags: {tag}"
+    return [findings.Finding(path, text)]
 
 
 class _Columns(NamedTuple):
@@ -268,7 +278,6 @@ def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns
     cells = [cell.lower() for cell in _cells(line, separator)]
     if tag is not None and cells[word] in _HEADER_WORDS and cells[tag] in _HEADER_TAGS:
         columns = columns._replace(header=number)
-        print(f"{place}: is the header, {line.strip()!r:.60}")
     if tag is not None:
         for _, row, _ in _scan(columns):
             columns.tags.update((row or [])[tag : tag + 1])
@@ -375,11 +384,13 @@ def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
         )
 
 
-def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
+def _objects(
+    path: str, names: Sequence[str], noticed: list[findings.Finding]
+) -> Iterator[Sentence]:
     rows: list[tuple[int, Any]] = [*text_rows.file_rows(path, "jsonl")]
     if any(spans_key(row) or _tags_key(row) for _, row in rows):
         marks = other_programs.marks((), rows)
-        rows = [*other_programs.accepted(path, rows, marks)]
+        rows = [*other_programs.accepted(path, rows, marks, noticed)]
     texts = [row["text"] for _, row in rows if spans_key(row)]
     words_of_texts = cut(texts)
     read_keys: set[str] = set()
@@ -398,11 +409,13 @@ def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
             read_keys |= {words_key, key}
         yield Sentence(0, words, tags, [number] * len(words))
     if "text" in read_keys and not texts:
-        print(f"{path}: text is cut at whitespace; spans and exports at signs as well")
+        text = "text is cut at whitespace; spans and exports at signs as well"
+        noticed.append(findings.Finding(path, text))
     keys = dict.fromkeys(key for _, row in rows for key in row)
     if others := [key for key in keys if key not in read_keys]:
         read = [key for key in keys if key in read_keys]
-        print(f"{path}: reads {wording.listing(read)}, not {wording.listing(others)}")
+        text = f"reads {wording.listing(read)}, not {wording.listing(others)}"
+        noticed.append(findings.Finding(path, text))
 
 
 def _characters(path: str) -> Iterator[Sentence]:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, outcomes, wording
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.tagging import files, schemes
 from data_pipeline.text import base
@@ -39,6 +39,12 @@ class SentenceSplit(batching.WindowSplit):
     word_places: np.ndarray  # int64 [W], in `packed.tokens`, where it is predicted
     word_splits: np.ndarray  # int64 [sentences + 1], the words of each sentence
     tag_ids: np.ndarray | None = None  # int32 [W]; None where unknown
+
+    def contents(self) -> str:
+        read, skipped = self.sentences, self.sentences.num_skipped
+        sentences = f"{len(read)} sentences, {read.num_words} words from {self.path}"
+        left_out = f"{skipped} empty sentences left out"
+        return f"{sentences}, {left_out}; {len(self)} windows"
 
     def targets(self) -> dict[str, tf.RaggedTensor]:
         """label_ids, ragged int32 [N, (S)], IGNORED but at words; {} without tags."""
@@ -294,12 +300,17 @@ def _widen(windows, bounds, room):
     return windows._replace(begin=begin, end=np.minimum(end, bounds[:, 1]))
 
 
-def read(paths: Mapping[str, str], layout: files.Layout) -> dict[str, files.Sentences]:
+def read(
+    paths: Mapping[str, str],
+    layout: files.Layout,
+    show: findings.Show = findings.hide,
+) -> dict[str, files.Sentences]:
     """Reads the sentences of each split; "test" needs no tags."""
-    return {
-        split: files.read(path, layout, tags_required=split != "test")
-        for split, path in paths.items()
-    }
+    splits = {}
+    for split, path in paths.items():
+        splits[split] = files.read(path, layout, tags_required=split != "test")
+        show(splits[split].noticed)
+    return splits
 
 
 def load(
@@ -308,22 +319,32 @@ def load(
     tokenizer: base.Tokenizer,
     *,
     accepts_unknown: bool,
+    show: findings.Show = findings.hide,
     **limits: Any,
 ) -> dict[str, SentenceSplit]:
     """Cuts the results of `read` into windows, with the limits of `make_windows`.
 
-    Prints how many, and the scheme. With `accepts_unknown`, tags outside the set may be
+    Shows how many, and the scheme. With `accepts_unknown`, tags outside the set may be
     scored, but not trained on.
     """
     tags = f"{len(tag_set.names)} tags: {wording.first_of(tag_set.names, 9)}"
-    print(f"labels: scheme {tag_set.scheme}, {tags}")
-    return {
-        name: _cut(name, rows, tag_set, tokenizer, accepts_unknown, limits)
-        for name, rows in sentences.items()
-    }
+    show([findings.Finding("labels", f"scheme {tag_set.scheme}, {tags}")])
+    splits = {}
+    for name, rows in sentences.items():
+        is_training = name == "train"
+        windows, notes = _tagged_windows(
+            rows, tag_set, tokenizer, accepts_unknown, limits, is_training=is_training
+        )
+        splits[name] = windows
+        cut = "words cut to fit"
+        show([windows.announcement(name, tokenizer, cut, notes=notes)])
+    return splits
 
 
-def _cut(name, sentences, tag_set, tokenizer, accepts_unknown, limits):
+def _tagged_windows(
+    sentences, tag_set, tokenizer, accepts_unknown, limits, *, is_training
+):
+    """The windows of sentences, and what was done with their tags."""
     tag_ids, notes = None, ""
     if sentences.tags is not None:
         sentences, count = respell(sentences, tag_set.scheme)
@@ -332,20 +353,12 @@ def _cut(name, sentences, tag_set, tokenizer, accepts_unknown, limits):
         tag_ids = tag_set.encode(
             sentences.tagged_words(),
             sentences.tag_path,
-            is_training=name == "train",
+            is_training=is_training,
             accepts_unknown=accepts_unknown,
         )
         if count := np.count_nonzero(tag_ids == features.IGNORED):
             notes += f", {count} tags scored that the model cannot predict"
-    windows = make_windows(sentences, tokenizer, tag_ids=tag_ids, **limits)
-    packed, path = windows.packed, sentences.path
-    length = batching.describe(packed, tokenizer, path, "words cut to fit")
-    print(
-        f"{name}: {len(sentences)} sentences, {sentences.num_words} words from {path}, "
-        f"{sentences.num_skipped} empty sentences left out; {len(windows)} windows, "
-        f"{length}{notes}"
-    )
-    return windows
+    return make_windows(sentences, tokenizer, tag_ids=tag_ids, **limits), notes
 
 
 def respell(sentences: files.Sentences, scheme: str) -> tuple[files.Sentences, int]:
@@ -364,8 +377,8 @@ def respell(sentences: files.Sentences, scheme: str) -> tuple[files.Sentences, i
     return dataclasses.replace(sentences, tags=tags), changes
 
 
-def _check_plain(train: files.Sentences) -> None:
-    """Refuses plain tags that mean spans; names a first tag that may be a header."""
+def _check_plain(train: files.Sentences) -> list[findings.Finding]:
+    """Refuses plain tags that mean spans; notes a first tag that may be a header."""
     counts = collections.Counter(tag for _, tag in train.tagged_words())
     scheme, odd = schemes.odd_tags(counts)
     if odd:
@@ -378,10 +391,10 @@ def _check_plain(train: files.Sentences) -> None:
         )
     line, tag = next(train.tagged_words())
     if counts[tag] == 1 and train.file_format == "conll":
-        print(
-            f"{train.tag_path}:{line}: {tag!r:.40} is a tag of this line alone; remove "
-            "the line if it is a header"
-        )
+        text, remedy = f"{tag!r:.40} is a tag of this line alone", "remove the line if "
+        place = f"{train.tag_path}:{line}"
+        return [findings.Finding(place, text, f"{remedy}it is a header")]
+    return []
 
 
 def find_tags(
@@ -390,6 +403,7 @@ def find_tags(
     names: Sequence[str],
     scheme: str,
     head: label_maps.Head | None,
+    show: findings.Show = findings.hide,
 ) -> schemes.TagNames:
     """The tags of --labels, of training sentences, or of the stored `head`.
 
@@ -400,18 +414,17 @@ def find_tags(
         if scheme == "auto":
             scheme = schemes.find_scheme(train.tags or [])
             if scheme == schemes.PLAIN:
-                _check_plain(train)
+                show(_check_plain(train))
         train, _ = respell(train, scheme)
         tag_set = schemes.TagNames(tuple(names), scheme) if names else None
         tags = (tag for _, tag in train.tagged_words())
         tag_set = tag_set or schemes.find_tags(tags, train.tag_path, scheme)
         if placeholders := tag_set.placeholders():
-            print(
-                f"labels: {wording.listing(placeholders)} are not of the scheme "
-                f"{scheme}; {schemes.OUTSIDE} is written where one is predicted"
-            )
+            text = f"{wording.listing(placeholders)} are not of the scheme {scheme}"
+            remedy = f"{schemes.OUTSIDE} is written where one is predicted"
+            show([findings.Finding("labels", text, remedy)])
         origin = "--labels" if names else train.tag_path
-        return label_maps.follow(head, tag_set, origin, trains=True)
+        return label_maps.follow(head, tag_set, origin, trains=True, show=show)
     stored: Any = head.classes if head else None
     if head and head.has_map:
         if not isinstance(stored, schemes.TagNames):
@@ -428,4 +441,4 @@ def find_tags(
     stored = stored or label_maps.named(names, "")
     scheme = stored.scheme if scheme == "auto" else scheme
     tag_set = schemes.TagNames(tuple(names) or stored.names, scheme)
-    return label_maps.follow(head, tag_set, "--labels", trains=False)
+    return label_maps.follow(head, tag_set, "--labels", trains=False, show=show)

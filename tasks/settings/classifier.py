@@ -190,7 +190,7 @@ class ClassifierSettings(
             return self.check_rows()
         super().check()
         self.check_rows()
-        labelled.check_columns(self.local_tables, self.layout())
+        self.source().check(self.local_tables)
 
     def check_rows(self) -> None:
         """Refuses what contradicts the rows, or the teacher of them."""
@@ -357,4 +357,5 @@ class ClassifierSettings(
             unlabelled_file=self.unlabelled_file or "",
             pair_input=self.pair_input,
             dev_share=self.dev_share,
+            opened=self.opened_tables,
         )

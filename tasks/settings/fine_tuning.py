@@ -1,6 +1,7 @@
 """Settings of fine-tuning: passes over labelled rows, the best checkpoint, grids."""
 
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Sequence
@@ -172,6 +173,11 @@ class FineTuning(Passes):
             return {}
         paths = {s: getattr(self, self.file_of(s)) for s in self.wanted_splits}
         return {s: path for s, path in paths.items() if path and "://" not in path}
+
+    @functools.cached_property
+    def opened_tables(self) -> dict[str, Any]:
+        """{split: table} that `check` has begun to read, and the task goes on with."""
+        return {}
 
     def check(self) -> None:
         """Refuses seeds, patience, a grid or an export that make no sense."""

@@ -1,6 +1,5 @@
 """Settings of run_seq2seq.py: sources, targets, their lengths, and how one writes."""
 
-import contextlib
 import dataclasses
 from typing import Any, ClassVar
 
@@ -121,13 +120,19 @@ class Seq2seqSettings(
                 "--temperature=0 draws nothing; leave --do_sample out, or raise it",
             ),
         )
-        for split, path in self.local_tables.items():
-            with contextlib.redirect_stdout(None):  # it is printed with all rows
-                opened = pairs.open_rows(
-                    path, self.layout(), targets_required=split != "test"
-                )
-            if opened.has_targets and split != "train":
-                check_scorers(path)
+        for split in self.local_tables:
+            self.opened_tables[split] = self.open_pairs(split)
+
+    def open_pairs(self, split: str) -> pairs.PairRows:
+        """Opens the file of a split; InputError where its targets cannot be scored."""
+        if split in self.opened_tables:
+            return self.opened_tables.pop(split)
+        path, is_needed = getattr(self, f"{split}_file"), split != "test"
+        opened = pairs.open_rows(path, self.layout(), targets_required=is_needed)
+        if opened.has_targets and split != "train":
+            place = f"{path}: scoring targets"
+            errors.check_installed(place, "rouge_score", "sacrebleu")
+        return opened
 
     def following(self, config: Any) -> tuple["Seq2seqSettings", Any]:
         """Settings that a config has of how texts are written, where none are given.
@@ -214,8 +219,3 @@ class Seq2seqSettings(
         values = {key: getattr(self, name) for name, key in names}
         ends = {"true": True, "false": False}.get(self.early_stopping, "never")
         return {**values, "early_stopping": ends}
-
-
-def check_scorers(path: str) -> None:
-    """Raises InputError where a package is missing that scores targets of `path`."""
-    errors.check_installed(f"{path}: scoring targets", "rouge_score", "sacrebleu")

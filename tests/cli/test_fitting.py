@@ -467,10 +467,10 @@ def test_predictions_of_a_table_are_those_of_its_texts(model_dir, tmp_path):
 def test_predictions_of_rows_that_are_left_out_are_refused(model_dir, monkeypatch):
     from data_pipeline.tables import labelled
 
-    made, whole = fitted("classifier", model_dir), labelled.from_memory
+    made, whole = fitted("classifier", model_dir), labelled.Open.read
     monkeypatch.setattr(
-        *(labelled, "from_memory"),
-        lambda *each, **more: labelled.take(whole(*each, **more), np.arange(3) > 0),
+        *(labelled.Open, "read"),
+        lambda *each: labelled.take(whole(*each), np.arange(3) > 0),
     )
     with pytest.raises(
         errors.InputError, match=r"^rows: 1 of 3 are left out, .*; remove them$"

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
 from modeling.checkpoints import pretrained
@@ -106,7 +106,8 @@ def test_names_are_matched_by_letters_where_that_is_certain(theirs, ours, expect
 
 def follow(head, names, trains=True, kind="classification"):
     wanted = labels.Labels(tuple(names), kind)
-    return label_maps.follow(head, wanted, "--labels", trains=trains)
+    how = {"trains": trains, "show": findings.show}
+    return label_maps.follow(head, wanted, "--labels", **how)
 
 
 STORED = tiny.head_of(labels.Labels(("pos", "neg")))

@@ -19,6 +19,7 @@ from data_pipeline.classification import (
     tasks,
 )
 from data_pipeline.text import wordpiece
+from tests.shown import shown
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]"]
 TEXT = "天上有一只鸟在飞它很快乐谁男女说问你好吗无效答案画蛇添足守株待兔他她很聪明.,?:;"
@@ -34,7 +35,7 @@ def jsonl(path, *rows):
 
 
 def read(folder, name, part="dev"):
-    return tasks.read_split(tasks.task_named(name), str(folder), part)
+    return shown(tasks.read_split(tasks.task_named(name), str(folder), part))
 
 
 # By task: the rows of dev.json, and the texts and labels that are read.

@@ -5,8 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from data_pipeline import findings
 from data_pipeline.classification import label_checks, sources
 from data_pipeline.tables import labelled
+from tests import shown
 from tests.refusals import refused
 
 
@@ -22,22 +24,24 @@ def table(*values, texts=None, seconds=None, path="train.csv"):
     )
 
 
-def findings(*values, problem_type="classification", **options):
+def inspected(*values, problem_type="classification", **options):
     rows = {"train": table(*values)}
     return label_checks.inspect(rows, problem_type, **options)
 
 
 def texts_of(kind, *values, **options):
-    return [text for k, text in findings(*values, **options) if k == kind]
+    found = inspected(*values, **options)
+    return [each.text for each in found if each.kind == kind]
 
 
 GOOD = ["good"] * 8 + ["bad"] * 6
 
 
 def test_labels_are_counted_in_one_line_and_nothing_else_is_printed():
-    assert findings(*GOOD) == [("note", "train.csv: 2 labels: good 8, bad 6")]
+    (note,) = inspected(*GOOD)
+    assert note == findings.Finding("train.csv", "2 labels: good 8, bad 6")
     many = [name for name in "abcdefghijk" for _ in range(5)]
-    (note,) = findings(*many)
+    (note,) = inspected(*many)
     assert note.text.endswith(
         "11 labels: a 5, b 5, c 5, d 5, e 5, f 5, g 5, h 5 and 3 more"
     )
@@ -57,7 +61,7 @@ def test_labels_alike_are_refused_unless_they_are_named(values, shown):
     (fault,) = texts_of("fault", *values)
     assert shown in fault and "write them alike" in fault
     with refused("train.csv: ", "; or name every label that is meant with --labels"):
-        label_checks.report(findings(*values))
+        label_checks.choose({"train": table(*values)}, sources.Source(), None)
     assert not texts_of("fault", *values, has_names=True)
 
 
@@ -193,10 +197,10 @@ def test_all_findings_come_at_once():
         "train": table(*GOOD, "Good", "None", "[1 0]", "x", texts=["same"] * 18),
         "dev": table("good", texts=["same"], path="dev.csv"),
     }
-    kinds = [kind for kind, _ in label_checks.inspect(rows, "classification")]
+    kinds = [each.kind for each in label_checks.inspect(rows, "classification")]
     assert sorted(kinds) == ["fault"] * 2 + ["note"] + ["warning"] * 4
     with pytest.raises(ValueError, match=r"printed list.*\n.*spellings of"):
-        label_checks.report(label_checks.inspect(rows, "classification"))
+        findings.refuse(label_checks.inspect(rows, "classification"))
 
 
 def test_equal_numbers_of_any_split_are_warned_of():
@@ -206,7 +210,7 @@ def test_equal_numbers_of_any_split_are_warned_of():
             "dev": table(*dev, texts=[f"dev {i}" for i, _ in enumerate(dev)], path="d"),
             "test": table(*test, texts=["x", "y"], path="t"),
         }
-        return [text for _, text in label_checks.inspect(rows, "regression")]
+        return [each.text for each in label_checks.inspect(rows, "regression")]
 
     assert warnings(["3", "2.5"]) == []
     wanted = "all labels are '3.0'; nothing can be learned or scored"
@@ -253,7 +257,8 @@ def test_numbers_of_a_regression():
 
 
 def left_out(capsys, *values, problem_type="classification", names=()):
-    kept = label_checks.with_labels(table(*values), problem_type, names)
+    kept, found = label_checks.with_labels(table(*values), problem_type, names)
+    findings.show(found)
     printed = capsys.readouterr().out
     assert (len(kept.labels) < len(values)) == ("left out" in printed)
     assert [text.split()[1] for text in kept.text_a] == [
@@ -301,26 +306,26 @@ def test_named_labels_are_kept_and_other_placeholders_are_not(capsys):
     assert left_out(capsys, *sets, problem_type="multi_label") == ["null"]
 
 
-def test_rows_without_any_label_are_refused(capsys):
+def test_rows_without_any_label_are_refused():
     with refused("train.csv: no row has a label ('-' 2, '' 1)", "--label_column"):
         label_checks.with_labels(table("-", "-", ""), "classification", NLI)
-    label_checks.with_labels(table(*NLI, "", "-", "-"), "classification")
-    assert capsys.readouterr().out == (
+    _, (note,) = label_checks.with_labels(table(*NLI, "", "-", "-"), "classification")
+    assert note.text == (
         "train.csv: left out 3 rows without a label ('-' 2, '' 1), lines 5, 6, 7; for "
-        "a class of that name, name all with --labels\n"
+        "a class of that name, name all with --labels"
     )
 
 
-def test_labels_of_a_run_come_from_the_rows_that_are_kept(capsys):
+def test_labels_of_a_run_come_from_the_rows_that_are_kept():
     source = sources.Source()
     rows = {"train": table(*NLI * 6, "-"), "dev": table(*NLI, "-", path="dev.csv")}
-    label_set, asked, _ = label_checks.choose(rows, source, None)
+    kept, label_set, asked, _ = label_checks.choose(rows, source, None)
     assert label_set.names == asked == tuple(sorted(NLI))
-    assert [len(each.labels) for each in rows.values()] == [18, 3]
+    assert [len(each.labels) for each in kept.values()] == [18, 3]
     named = sources.Source(label_spec=(*NLI, "-"))
-    rows = {"train": table(*NLI * 6, "-"), "dev": table(*NLI, "-", path="dev.csv")}
-    assert label_checks.choose(rows, named, None)[1] == (*NLI, "-")
-    assert [len(each.labels) for each in rows.values()] == [19, 4]
+    kept, _, asked, _ = label_checks.choose(rows, named, None)
+    assert asked == (*NLI, "-")
+    assert [len(each.labels) for each in kept.values()] == [19, 4]
 
 
 def test_a_look_at_files_shows_all_faults(tmp_path, capsys):
@@ -331,7 +336,7 @@ def test_a_look_at_files_shows_all_faults(tmp_path, capsys):
         split: str(tmp_path / f"{split}.csv") for split in ("train", "dev", "test")
     }
     source = sources.Source(files=files)
-    assert label_checks.look(source, files) == 3
+    assert shown.look(source, files) == 3
     printed = capsys.readouterr().out
     assert "test.csv: no such file" in printed
     assert "'good' (8) and 'Good' (5) are spellings" in printed
@@ -341,11 +346,11 @@ def test_a_look_at_files_shows_all_faults(tmp_path, capsys):
     (tmp_path / "test.csv").write_text("text\nnew\n")
     (tmp_path / "one.csv").write_text("text,label\na,good\nb,good\n")
     one = sources.Source(files={**files, "train": str(tmp_path / "one.csv")})
-    assert label_checks.look(one, ["train", "test"]) == 1
+    assert shown.look(one, ["train", "test"]) == 1
     assert "classification needs 2 labels or more" in capsys.readouterr().out
     (tmp_path / "dev.csv").write_text("text,label\nnew,good\n")
     named = sources.Source(files=files, label_spec="good,bad,Good")
-    assert label_checks.look(named, ["train", "dev", "test"]) == 0
+    assert shown.look(named, ["train", "dev", "test"]) == 0
 
 
 def csv_source(tmp_path, content, **options):
@@ -362,7 +367,7 @@ def csv_of(values, *more):
 
 def test_a_refused_file_is_one_fault_beside_a_dev_share(tmp_path, capsys):
     source = csv_source(tmp_path, "text\nno label\n", dev_share=0.2)
-    assert label_checks.look(source, ["train", "dev"]) == 1
+    assert shown.look(source, ["train", "dev"]) == 1
     assert capsys.readouterr().out.count("--label_column") == 1
 
 
@@ -370,7 +375,7 @@ def test_a_look_warns_of_test_labels_that_no_score_can_have(tmp_path, capsys):
     source = csv_source(tmp_path, csv_of(GOOD))
     for label, is_warned in (("fine", True), ("good", False), ("", False)):
         (tmp_path / "test.csv").write_text(f"text,label\nnew,{label}\n")
-        assert label_checks.look(source, ["train", "test"]) == 0
+        assert shown.look(source, ["train", "test"]) == 0
         printed = capsys.readouterr().out
         assert ("warning: the test rows are not scored" in printed) == is_warned
         assert ("label 'fine' is not one of" in printed) == is_warned
@@ -398,7 +403,7 @@ def test_two_labels_are_shown_in_whichever_part_of_a_file_they_are():
 
 def test_rows_without_a_label_are_counted_for_each_part_of_a_file(tmp_path, capsys):
     source = csv_source(tmp_path, csv_of(NLI * 10 + ["-"] * 5), dev_share=0.2)
-    assert label_checks.look(source, ["train", "dev"]) == 0
+    assert shown.look(source, ["train", "dev"]) == 0
     printed = capsys.readouterr().out
     assert "left out 4 training rows without a label ('-' 4)" in printed
     assert "left out 1 dev row without a label ('-' 1)" in printed
@@ -407,7 +412,7 @@ def test_rows_without_a_label_are_counted_for_each_part_of_a_file(tmp_path, caps
 def test_a_look_shows_the_labels_beside_faults_of_reading(tmp_path, capsys):
     content = csv_of(GOOD + ["Good"] * 5, "one, two,good", " ,bad", "three", "a,b,c,d")
     source = csv_source(tmp_path, content)
-    assert label_checks.look(source, ["train"]) == 2
+    assert shown.look(source, ["train"]) == 2
     printed = capsys.readouterr().out
     assert printed.count("reads 'text' (text_a), 'label'") == 1
     faults = [t for t in printed.splitlines() if "fault: " in t]
@@ -416,7 +421,7 @@ def test_a_look_shows_the_labels_beside_faults_of_reading(tmp_path, capsys):
     assert "train.csv: left out 1 row without text, line 22\n" in printed
     # One fault of reading is shown once.
     source = csv_source(tmp_path, csv_of(GOOD, "", "x,good"))
-    assert label_checks.look(source, ["train"]) == 1
+    assert shown.look(source, ["train"]) == 1
 
 
 def test_a_list_of_one_label_is_the_label_in_every_split():
@@ -426,13 +431,11 @@ def test_a_list_of_one_label_is_the_label_in_every_split():
             for name in ("train", "dev", "test")
         }
 
-    kept = rows()
-    label_set, *_ = label_checks.choose(kept, sources.Source(), None)
+    kept, label_set, *_ = label_checks.choose(rows(), sources.Source(), None)
     assert label_set.names == ("a", "b")
     assert [each.labels for each in kept.values()] == [["a", "b", "a"]] * 3
-    sets = rows()
     several = sources.Source(problem_type="multi_label")
-    label_checks.choose(sets, several, None)
+    sets = label_checks.choose(rows(), several, None).rows
     assert sets["train"].labels == sets["test"].labels == [("a",), ("b",), "a"]
     two = {"train": table(("a", "b"), ("a",), "b")}
     with refused("train.csv:2: label ('a', 'b') is not one label"):

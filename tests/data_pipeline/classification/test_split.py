@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.batches import batching
 from data_pipeline.classification import encoding, labels, sources
 from data_pipeline.classification import split as row_splits
@@ -53,7 +53,7 @@ def source(tmp_path):
 
 
 def load(source, splits, **settings):
-    settings |= {"default_metrics": METRICS}
+    settings |= {"default_metrics": METRICS, "show": findings.show}
     settings.setdefault("head", None)
     return row_splits.load(source, splits, TOKENIZER, 16, **settings)
 

@@ -4,6 +4,7 @@ import json
 import pytest
 
 from data_pipeline.embedding import corpora
+from tests.shown import shown
 
 
 def jsonl(rows):
@@ -39,7 +40,7 @@ def read(tmp_path):
         }
         for name, text in texts.items():
             (tmp_path / name).write_text(text, "utf-8")
-        return corpora.read(*(str(tmp_path / name) for name in texts))
+        return shown(corpora.read(*(str(tmp_path / name) for name in texts)))
 
     return write_and_read
 

@@ -18,7 +18,7 @@ def read(tmp_path):
         cells[-1] = "0.5" if header[-1] == "score" else cells[-1]
         path = tmp_path / name
         path.write_text("".join("\t".join(row) + "\n" for row in (header, cells)))
-        table = corpora.read_rows(str(path), layout)
+        table = corpora.open_rows(str(path), layout).read()
         return (corpora.kind_of(table, has_teacher=True), table.texts()[0], table)
 
     return write_and_read
@@ -71,7 +71,7 @@ def test_lists_of_one_label_are_that_label_in_all_splits():
     names: tuple[str, ...] = ()
     for name in ("train", "test"):
         rows = [{"text": text, "label": [label]} for text, label in ("ax", "by", "cx")]
-        table = labelled.from_memory(name, rows, LAYOUT, labels_required=True)
+        table = labelled.open_memory(name, rows, LAYOUT, labels_required=True).read()
         data = split.load(name, table, tokenizer, 16, label_names=names)
         names = data.label_names
         assert names == ("x", "y") and data.labels.tolist() == [0, 1, 0]

@@ -1,6 +1,7 @@
 import pytest
 
 from contract import features
+from data_pipeline import findings
 from data_pipeline.seq2seq import pairs
 from data_pipeline.seq2seq import split as pair_rows
 from data_pipeline.text import wordpiece
@@ -23,12 +24,17 @@ def load(tmp_path, tokenizer):
         for split, text in texts.items():
             paths[split] = str(tmp_path / f"{split}.tsv")
             (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8")
-        return pair_rows.load(
-            paths,
-            pairs.Layout(has_header=has_header, **layout),
+        form = pairs.Layout(has_header=has_header, **layout)
+        how = (
             tokenizer,
             tokens or features.DecoderTokens.from_tokenizer(tokenizer),
             pair_rows.Limits(*lengths),
+            findings.show,
         )
+        splits = {}
+        for split, path in paths.items():
+            rows = pairs.open_rows(path, form, targets_required=split != "test")
+            splits[split] = pair_rows.load(split, rows, *how)
+        return splits
 
     return load_files

@@ -8,6 +8,7 @@ import pytest
 from contract import outcomes
 from data_pipeline.squad import chinese_scores, choice, files, scores, windows
 from data_pipeline.text import wordpiece
+from tests.shown import shown
 
 CONTEXT = "他说天上有一只鸟，鸟在飞。树上也有一只鸟，共10只。"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "10", *sorted(set(CONTEXT) - {*"10"})]
@@ -30,9 +31,10 @@ def answer(text, start):
 
 def trained_places(path, *, at_ideographs):
     """The text, and where it begins, that each question is trained to answer."""
-    questions = files.read_for_training(
+    read = files.read_for_training(
         path, version_2_with_negative=False, at_ideographs=at_ideographs
     )
+    questions = shown(read)
     tokenizer = wordpiece.BertTokenizer(VOCAB)
     data = windows.make_windows(
         questions, tokenizer, max_seq_length=64, doc_stride=32, max_query_length=8
@@ -88,8 +90,8 @@ def test_tokens_are_those_of_words_between_spaces(tmp_path):
 
 def test_secret_answers_are_none(tmp_path, capsys):
     path = write(tmp_path / "test.json", answer("FAKE_ANSWER_1", -1))
-    questions = files.read_for_prediction(path, version_2_with_negative=False)
-    assert questions.answer_texts == [[]]
+    read = files.read_for_prediction(path, version_2_with_negative=False)
+    assert shown(read).answer_texts == [[]]
     assert "answers begin at -1, so they are read as secret" in capsys.readouterr().out
     path = write(tmp_path / "dev.json", answer("FAKE", -1), answer("鸟", 7))
     questions = files.read_for_prediction(path, version_2_with_negative=False)

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from data_pipeline import findings
 from data_pipeline.batches import packing
 from data_pipeline.squad import choice, files, scores
 from data_pipeline.squad import windows as context_windows
@@ -229,7 +230,7 @@ SETTINGS = choice.Settings(n_best_size=3)
 def load(path, read=files.read_for_prediction, **changes):
     questions = read(str(path), version_2_with_negative=False)
     return context_windows.load(
-        "dev", questions, SIGN_TOKENIZER, **{**LIMITS, **changes}
+        "dev", questions, SIGN_TOKENIZER, findings.show, **{**LIMITS, **changes}
     )
 
 

@@ -24,7 +24,9 @@ def of_table(path):
 
 
 def of_embedding(path):
-    table = corpora.read_rows(path, labelled.Layout(usual_texts=corpora.USUAL_TEXTS))
+    table = corpora.open_rows(
+        path, labelled.Layout(usual_texts=corpora.USUAL_TEXTS)
+    ).read()
     return table.lines, table.text_a, table.labels
 
 
@@ -40,7 +42,7 @@ def of_tags(path):
 
 
 def of_clue(path):
-    return list(clue.READERS["clue"](path))
+    return list(clue.rows(path, "clue"))
 
 
 def of_texts(path):
@@ -183,7 +185,9 @@ def test_choices_of_label_studio_are_labels(write, name):
     lines, texts, labels = DOORS[name](write(*tasks))
     assert texts == ["good", "none", "odd"] and lines == [1, 2, 4]
     assert labels == [("pos",), ("neg",), ()]
-    rows = labelled.from_memory("t", tasks, labelled.Layout(), labels_required=True)
+    rows = labelled.open_memory(
+        "t", tasks, labelled.Layout(), labels_required=True
+    ).read()
     assert rows.labels == labels and rows.example_ids == ["7"] * 3
     each = label_checks.one_label_each(rows, "classification")
     assert each.labels == ["pos", "neg", "null"]

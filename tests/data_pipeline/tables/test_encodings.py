@@ -22,7 +22,7 @@ def of_table(path, **form):
 
 
 def of_embedding(path, **form):
-    table = corpora.read_rows(path, labelled.Layout(**form))
+    table = corpora.open_rows(path, labelled.Layout(**form)).read()
     return list(zip(table.text_a, table.labels, strict=True))
 
 

@@ -17,6 +17,7 @@ from contract import errors
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import labelled, text_rows
+from tests.shown import shown
 
 TEXTS = [
     *("A nice one.", "so bad", "Well, a nice one", "Wait; what?", 'He said "no" twice'),
@@ -43,7 +44,7 @@ class Reader(NamedTuple):
 
 def of_table(path, columns, delimiter):
     layout = labelled.Layout(delimiter=delimiter, **columns)
-    table = labelled.read_table(path, layout, labels_required=True)
+    table = shown(labelled.read_table(path, layout, labels_required=True))
     texts = zip(table.text_a, table.text_b, strict=True)
     return list(zip(table.lines, texts, strict=True))
 
@@ -52,14 +53,16 @@ def of_embedding(path, columns, delimiter):
     layout = labelled.Layout(
         delimiter=delimiter, usual_texts=corpora.USUAL_TEXTS, **columns
     )
-    table = corpora.read_rows(path, layout)
+    table = shown(corpora.open_rows(path, layout).read())
     return list(zip(table.lines, table.texts(), strict=True))
 
 
 def of_pairs(path, columns, delimiter):
     layout = pairs.Layout(delimiter=delimiter, **columns)
     read = pairs.open_rows(path, layout, targets_required=True)
-    return [(row.line, (row.source, row.target)) for row in read.rows]
+    rows = [(row.line, (row.source, row.target)) for row in read.rows]
+    shown(read)
+    return rows
 
 
 def of_choices(path, columns, delimiter):
@@ -67,7 +70,7 @@ def of_choices(path, columns, delimiter):
     wanted = dict(columns, choices=(columns["text_b"], columns["label"]))
     del wanted["text_b"], wanted["label"]
     layout = labelled.Layout(delimiter=delimiter, **wanted)
-    table = labelled.read_table(path, layout, labels_required=False)
+    table = shown(labelled.read_table(path, layout, labels_required=False))
     rows = zip(table.lines, table.text_a, table.choices, strict=True)
     return [(line, (text, choices[0])) for line, text, choices in rows]
 

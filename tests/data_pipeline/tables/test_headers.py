@@ -2,11 +2,13 @@
 
 import pytest
 
+from data_pipeline import findings
 from data_pipeline.classification import tasks
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import labelled
 from tests.refusals import refused
+from tests.shown import shown
 
 
 @pytest.fixture
@@ -15,11 +17,12 @@ def read(tmp_path):
 
     def write_and_read(content, name="t.tsv", *, required=True, **columns):
         (tmp_path / name).write_text(content, encoding="utf-8")
-        return labelled.read_table(
+        opened = labelled.open_table(
             str(tmp_path / name),
             labelled.Layout(**columns),
             labels_required=required,
         )
+        return opened.read(findings.show)
 
     return write_and_read
 
@@ -104,7 +107,9 @@ def test_pairs_have_the_same_rule(tmp_path, capsys):
         (tmp_path / "t.tsv").write_text(content)
         layout = pairs.Layout(**columns)
         opened = pairs.open_rows(tmp_path / "t.tsv", layout, targets_required=True)
-        return list(opened.rows)
+        rows = list(opened.rows)
+        shown(opened)
+        return rows
 
     sentences = "How are you?\tWie geht es?\nyes\tja\nIt rains.\tEs regnet.\n"
     numbers = {"source": 0, "target": 1}
@@ -135,9 +140,12 @@ def test_a_usual_text_is_never_left_unread_unnoticed(read, capsys):
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y", "text_pair": "c"}]
     layout = labelled.Layout()
     with refused("t: 'text' would be read, and 'text_pair' would not"):
-        labelled.from_memory("t", rows, layout, labels_required=True)
+        labelled.open_memory("t", rows, layout, labels_required=True).read()
     rows[1] = {"text": "b", "label": "y", "title": "c"}
-    assert labelled.from_memory("t", rows, layout, labels_required=True).text_b is None
+    assert (
+        labelled.open_memory("t", rows, layout, labels_required=True).read().text_b
+        is None
+    )
     # A title is named, and not read.
     table = read("id\ttitle\ttext\tlabel\n7\ta\tb\t1\n")
     assert (table.text_a, table.text_b, table.example_ids) == (["b"], None, ["7"])
@@ -290,7 +298,7 @@ def test_rows_of_vectors_have_the_same_rules(tmp_path):
     def read_rows(content, **columns):
         (tmp_path / "t.csv").write_text(content)
         layout = labelled.Layout(usual_texts=corpora.USUAL_TEXTS, **columns)
-        return corpora.read_rows(tmp_path / "t.csv", layout).texts()
+        return corpora.open_rows(tmp_path / "t.csv", layout).read().texts()
 
     assert read_rows("query,document\na,b\n\n") == [("a", "b")]
     assert read_rows("query;positive\n;\na;b, c\n;\n") == [("a", "b, c")]

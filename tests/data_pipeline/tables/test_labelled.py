@@ -6,6 +6,7 @@ import pytest
 
 from data_pipeline.tables import labelled, text_rows
 from tests.refusals import refused
+from tests.shown import shown
 
 Layout = labelled.Layout
 
@@ -17,11 +18,12 @@ def read(tmp_path):
     def write_and_read(content, name="t.tsv", *, required=True, empty=False, **layout):
         data = content if isinstance(content, bytes) else content.encode("utf-8")
         (tmp_path / name).write_bytes(data)
-        return labelled.read_table(
+        table = labelled.read_table(
             str(tmp_path / name),
             Layout(allow_empty_text=empty, **layout),
             labels_required=required,
         )
+        return shown(table)
 
     return write_and_read
 
@@ -442,13 +444,13 @@ def test_tfds(tmp_path):
     )
 
     def read(split="train", name="tiny_reviews", *, required=True, **layout):
-        return labelled.read_tfds(
+        return labelled.open_tfds(
             name,
             split,
             Layout(**layout),
             data_dir=str(tmp_path),
             labels_required=required,
-        )
+        ).read()
 
     table = read("train[:2]", example_id="idx")
     assert table.text_a == ["one 好", "two"] and table.labels == ["good", "bad"]
@@ -486,9 +488,9 @@ def test_columns_of_0_and_1_in_json_memory_and_files_without_a_header(read):
     lines = "".join(f"{json.dumps(row)}\n" for row in rows)
     for table in (
         read(lines, "t.jsonl", label=("x", "y")),
-        labelled.from_memory(
+        labelled.open_memory(
             "rows", rows, Layout(label=["x", "y"]), labels_required=True
-        ),
+        ).read(),
     ):
         assert table.labels == [("x",), ("y",)] and table.label_names == ("x", "y")
     plain = read("a\t1\t0\nb\t0\t1\n", text_a=0, label=(1, 2))
@@ -523,7 +525,9 @@ def test_null_is_no_label(read):
         read(rows.replace(', "label": null', ""), "t.jsonl")
     frame = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}]
     assert (
-        labelled.from_memory("rows", frame, Layout(), labels_required=True).labels[1]
+        labelled.open_memory("rows", frame, Layout(), labels_required=True)
+        .read()
+        .labels[1]
         == "null"
     )
 

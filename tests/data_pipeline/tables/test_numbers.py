@@ -21,12 +21,12 @@ def of_memory(path):
     with open(path) as file:
         rows = [line.rstrip("\n").split(";") for line in file][1:]
     layout = labelled.Layout()
-    table = labelled.from_memory("t", rows, layout, labels_required=True)
+    table = labelled.open_memory("t", rows, layout, labels_required=True).read()
     return REGRESSION.encode(table)
 
 
 def of_embedding(path):
-    return text_split._scores(corpora.read_rows(path, labelled.Layout()))
+    return text_split._scores(corpora.open_rows(path, labelled.Layout()).read())
 
 
 HEADER = "sentence1;sentence2;score"

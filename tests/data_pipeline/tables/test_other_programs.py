@@ -12,6 +12,7 @@ from data_pipeline.squad import files as squad_files
 from data_pipeline.tables import labelled, other_programs
 from data_pipeline.tagging import files
 from tests.refusals import refused
+from tests.shown import shown
 
 ANSWERS = ["accept", "reject", "accept", "ignore", "accept", "reject"]
 KEPT = ["text 0", "text 2", "text 4"]
@@ -39,20 +40,19 @@ def write(path, rows):
 def from_table(ending, split):
     def read(folder, rows):
         path = write(folder / f"rows.{ending}", rows)
-        return sources.Source(files={split: path}).read(split).text_a
+        return shown(sources.Source(files={split: path}).read(split)).text_a
 
     return read
 
 
 def from_memory(folder, rows):
-    return sources.Source(files={"train": rows}).read("train").text_a
+    return shown(sources.Source(files={"train": rows}).read("train")).text_a
 
 
 def from_embedding(folder, rows):
     path = write(folder / "rows.jsonl", rows)
-    return corpora.read_rows(
-        path, labelled.Layout(usual_texts=corpora.USUAL_TEXTS)
-    ).text_a
+    layout = labelled.Layout(usual_texts=corpora.USUAL_TEXTS)
+    return shown(corpora.open_rows(path, layout).read()).text_a
 
 
 def from_pairs(folder, rows):
@@ -62,7 +62,9 @@ def from_pairs(folder, rows):
     ]
     path = write(folder / "rows.csv", rows)
     opened = pairs.open_rows(path, pairs.Layout(), targets_required=True)
-    return [pair.source for pair in opened.rows]
+    rows = [pair.source for pair in opened.rows]
+    shown(opened)
+    return rows
 
 
 def from_questions(folder, rows):
@@ -70,13 +72,14 @@ def from_questions(folder, rows):
     path = write(
         folder / "rows.jsonl", [{"id": str(i), **r} for i, r in enumerate(rows)]
     )
-    return squad_files.read_for_prediction(path, version_2_with_negative=False).contexts
+    read = squad_files.read_for_prediction(path, version_2_with_negative=False)
+    return shown(read).contexts
 
 
 def from_tags(folder, rows):
     rows = [{"tags": ["O", "O"], "words": row["text"].split(), **row} for row in rows]
     path = write(folder / "rows.jsonl", rows)
-    read = files.read(path, files.Layout(), tags_required=True)
+    read = shown(files.read(path, files.Layout(), tags_required=True))
     return [" ".join(words) for words in read.words]
 
 
@@ -142,7 +145,7 @@ def test_a_column_that_is_read_holds_no_marks(tmp_path):
             labelled.read_table(
                 write(tmp_path / "rows.csv", rows), layout, labels_required=True
             ),
-            labelled.from_memory("rows", rows, layout, labels_required=True),
+            labelled.open_memory("rows", rows, layout, labels_required=True).read(),
         ):
             assert len(table.lines) == 4
             column = table.labels if role == "label" else table.text_b

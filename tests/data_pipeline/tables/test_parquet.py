@@ -42,14 +42,16 @@ def of_table(path):
 
 
 def of_embedding(path):
-    return corpora.read_rows(path, labelled.Layout()).labels
+    return corpora.open_rows(path, labelled.Layout()).read().labels
 
 
 def of_memory(path):
     rows = parquet.read_table(path)
-    return labelled.from_memory(
-        "t", rows, labelled.Layout(), labels_required=True
-    ).labels
+    return (
+        labelled.open_memory("t", rows, labelled.Layout(), labels_required=True)
+        .read()
+        .labels
+    )
 
 
 def of_fit(path):
@@ -99,7 +101,7 @@ def test_equal_long_texts_are_in_memory_once(path):
     table = pyarrow.table({"text": [text] * count, "label": ["a", "b"] * (count // 2)})
     file = path(table)
     before = pyarrow.total_allocated_bytes()
-    rows = text_rows.file_rows(file, "parquet")
+    rows = iter(text_rows.file_rows(file, "parquet"))
     first = next(rows)[1]
     assert pyarrow.total_allocated_bytes() - before < 30e6
     tracemalloc.start()

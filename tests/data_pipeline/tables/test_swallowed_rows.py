@@ -4,10 +4,11 @@ import csv
 
 import pytest
 
-from data_pipeline.classification import label_checks, sources
+from data_pipeline.classification import sources
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import labelled
+from tests import shown
 from tests.refusals import refused
 
 
@@ -18,7 +19,7 @@ def of_table(path):
 
 def of_embedding(path):
     layout = labelled.Layout(usual_texts=corpora.USUAL_TEXTS)
-    table = corpora.read_rows(path, layout)
+    table = corpora.open_rows(path, layout).read()
     return list(zip(table.text_a, table.labels or table.text_b, strict=True))
 
 
@@ -101,11 +102,11 @@ def test_a_look_prints_the_number_of_rows_and_the_swallowed_ones(tmp_path, capsy
     path.write_text("\n".join(["text,label", *rows]))
     files = {"train": str(path), "test": str(path)}
     source = sources.Source(files=files, dev_share=0.2)
-    assert label_checks.look(source, ["train", "dev", "test"]) == 0
+    assert shown.look(source, ["train", "dev", "test"]) == 0
     printed = capsys.readouterr().out
     for split, count in (("train", 48), ("dev", 12), ("test", 60)):
         assert f"{split}: {count} rows from {path}\n" in printed
     rows[20], rows[40] = '"' + rows[20], rows[40].replace(",", '",')
     path.write_text("\n".join(["text,label", *rows]))
-    assert label_checks.look(sources.Source(files={"train": str(path)}), ["train"]) == 1
+    assert shown.look(sources.Source(files={"train": str(path)}), ["train"]) == 1
     assert f"fault: {path}:22: a quote opens a cell" in capsys.readouterr().out

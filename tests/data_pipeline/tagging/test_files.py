@@ -3,6 +3,7 @@ import json
 import pytest
 
 from data_pipeline.tagging import files
+from tests.shown import shown
 
 ADA = (["Ada", "in", "Rome"], ["B-per", "O", "B-loc"])
 RAIN = (["rain", "."], ["O", "O"])
@@ -10,7 +11,7 @@ RAIN = (["rain", "."], ["O", "O"])
 
 def read(path, *, tags_required=True, **layout):
     layout = files.Layout(**layout)
-    return files.read(str(path), layout, tags_required=tags_required)
+    return shown(files.read(str(path), layout, tags_required=tags_required))
 
 
 @pytest.fixture
@@ -396,7 +397,7 @@ def test_rows_with_spans_that_prodigy_discards_are_left_out(tmp_path, capsys):
     ]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    sentences = files.read(str(path), files.Layout(), tags_required=True)
+    sentences = shown(files.read(str(path), files.Layout(), tags_required=True))
     assert sentences.words == [["Ada", "0"], ["Ada", "3"]]
     assert sentences.tags == [["B-A", "O"]] * 2
     assert (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline import label_maps
+from data_pipeline import findings, label_maps
 from data_pipeline.batches import batching
 from data_pipeline.classification import labels
 from data_pipeline.tagging import files, schemes, scores
@@ -240,11 +240,12 @@ def open_files(directory, train=TRAINING, dev=NEIGHBOURS, *, names=(), scheme="a
         "train": write(directory / "train.conll", train),
         "dev": write(directory / "dev.conll", dev),
     }
-    splits = sentence_windows.read(paths, files.Layout())
+    show = {"show": findings.show}
+    splits = sentence_windows.read(paths, files.Layout(), **show)
     tag_set = sentence_windows.find_tags(
-        splits["train"], names=names, scheme=scheme, head=None
+        splits["train"], names=names, scheme=scheme, head=None, **show
     )
-    limits = {"accepts_unknown": False, "max_seq_length": 12}
+    limits = {"accepts_unknown": False, "max_seq_length": 12, **show}
     return tag_set, sentence_windows.load(splits, tag_set, LETTERS, **limits)
 
 
@@ -364,7 +365,8 @@ def test_tags_have_the_order_of_a_stored_head(tmp_path, capsys):
     head = tiny.head_of(schemes.TagNames(names, "BIO"))
 
     def find(head, train=train["train"], names=()):
-        return sentence_windows.find_tags(train, names=names, scheme="auto", head=head)
+        how = {"scheme": "auto", "head": head, "show": findings.show}
+        return sentence_windows.find_tags(train, names=names, **how)
 
     assert find(head) == schemes.TagNames(names, "BIO")
     out = capsys.readouterr().out

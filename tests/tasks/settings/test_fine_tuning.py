@@ -1,7 +1,10 @@
 """Settings of fine-tuning: the splits of actions, grids, and how tables are cut."""
 
+import tracemalloc
+
 import pytest
 
+from contract import remote_files
 from tests import tiny
 
 
@@ -52,3 +55,53 @@ def test_every_reader_of_tables_gets_delimiter_and_quote(script):
     assert (usual.delimiter, usual.quote, usual.has_header) == (None,) * 3
     assert usual.encoding == "utf-8"
     assert tiny.settings_of(script, "--has_header=true").layout().has_header is True
+
+
+def trained_on(path):
+    """Flags of a training on a table."""
+    folder = path.parent
+    files = f"--pretrained={folder} --output_dir={folder}/o --train_file={path}"
+    return ["--do_train", *files.split()]
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The paths of files that are opened, in a list that grows."""
+    paths, open_file = [], remote_files.open_file
+    monkeypatch.setattr(
+        remote_files, "open_file", lambda path: paths.append(path) or open_file(path)
+    )
+    return paths
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_table_is_opened_once_by_the_check_and_the_task(tmp_path, opened, separator):
+    path = tmp_path / "t.csv"
+    path.write_text(f"source{separator}label\n" + f"a b{separator}x\n" * 3000)
+    files = trained_on(path)
+    settings = tiny.settings_of(
+        *("run_classifier", "--text_a_column=source", *files),
+    )
+    settings.check()
+    source = settings.source()
+    assert len(source.read("train").lines) == 3000 and opened == [str(path)]
+    assert len(source.read("train").lines) == 3000 and len(opened) == 2
+    opened.clear()
+    settings = tiny.settings_of("run_seq2seq", "--target_column=label", *files)
+    settings.check()
+    # As for a network whose directory states how texts are written.
+    settings = settings.with_values(num_beams=2)
+    assert len([*settings.open_pairs("train").rows]) == 3000
+    assert opened == [str(path)]
+
+
+def test_the_check_reads_no_more_than_the_beginning(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\n" + f"{'a b ' * 25},x\n" * 200_000)  # 20 MB
+    files = trained_on(path)
+    settings = tiny.settings_of("run_classifier", *files)
+    tracemalloc.start()
+    settings.check()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8e6  # a block of 1 MiB, and its lines
