@@ -31,6 +31,7 @@ class Scored:
     probabilities: Any = None  # of classes, or of each word's tag; None of other tasks
     scores: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     losses: np.ndarray | None = None  # float, of each row or word
+    details: Any = None  # more that a task keeps of each row, in a form of its own
     # {name: value} of results by which no checkpoint is chosen.
     others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 

@@ -170,15 +170,11 @@ def with_teacher(settings: embedding.EmbeddingSettings, texts, plan):
     return dataclasses.replace(texts, teacher_vectors=vectors)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Scored(outcomes.Scored):
-    """Vectors of the rows of a split, float32 [N, G, W], and their scores."""
-
-    ranked: np.ndarray | None = None  # int [Q, R], of retrieval: passages of each query
-
-
 def score(texts, vectors, similarity=text_vectors.COSINE):
-    """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
+    """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W].
+
+    Its details are, of retrieval, the passages found for each query, int [Q, R].
+    """
     is_dot = similarity == text_vectors.DOT
     scaled = np.asarray(vectors, np.float32) if is_dot else search.normalize(vectors)
     kind, ranked = texts.kind, None
@@ -193,14 +189,14 @@ def score(texts, vectors, similarity=text_vectors.COSINE):
         results = metrics.compute(SCORES[kind], texts.labels, cosines)
         if texts.is_binary:
             results = scores.pair_scores(texts.labels, cosines) | results
-            return Scored(predictions=vectors, scores=results)
+            return outcomes.Scored(predictions=vectors, scores=results)
     elif kind == corpora.LABELLED:
         accuracy = scores.nearest_label_accuracy(scaled, texts.labels)
         results = {"neighbour_accuracy": accuracy}
     else:
         results = _ranks(texts.text_ids, scaled)
     results = {name: results[name] for name in SCORES[kind]}
-    return Scored(predictions=vectors, scores=results, ranked=ranked)
+    return outcomes.Scored(predictions=vectors, scores=results, details=ranked)
 
 
 def _ranks(ids, vectors):
@@ -237,7 +233,7 @@ def evaluate(texts, reranker, scored):
     results = scored.results("eval")
     if not reranker:
         return results
-    data, ranked = texts.data, scored.ranked.copy()
+    data, ranked = texts.data, scored.details.copy()
     own = data.own_passages()
     parts = progress.slices(len(ranked), _RERANKED_QUERIES, "reranking: query")
     for part in parts:

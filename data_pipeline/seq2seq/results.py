@@ -55,24 +55,15 @@ class RowScores:
         return means | {"bleu": float(bleu.score)}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Scored(outcomes_lib.Scored):
-    """The texts written for the sources of a split; scores where targets are known.
-
-    Losses, float [N], are means of -log p over a target.
-    """
-
-    rows: RowScores | None = None
-
-
 def decide(
     data: split.PairSplit,
     outputs: Mapping[str, np.ndarray],
     decode: Callable[[tf.Tensor], tf.Tensor],
-) -> Scored:
-    """Decodes and, where targets are known, scores.
+) -> outcomes_lib.Scored:
+    """Decodes and, where targets are known, scores; details are the RowScores.
 
-    `outputs` are "ids", int [N, T], for `decode`, and "losses", float [N], of targets.
+    `outputs` are "ids", int [N, T], for `decode`, and "losses", float [N], means of
+    -log p over a target.
     """
     ids = outputs["ids"]
     texts: list[str] = []
@@ -80,14 +71,14 @@ def decide(
         part = decode(tf.constant(ids[start : start + split.CHUNK_ROWS], tf.int32))
         texts += [text.decode("utf-8") for text in part.numpy()]
     if data.target_splits is None:
-        return Scored(predictions=texts)
+        return outcomes_lib.Scored(predictions=texts)
     rows = count(data.spelled, texts)
     losses = np.asarray(outputs["losses"], np.float64)
     # The mean over all tokens of targets.
     loss = float(np.average(losses, weights=np.diff(data.target_splits)))
-    return Scored(
+    return outcomes_lib.Scored(
         predictions=texts,
-        rows=rows,
+        details=rows,
         scores=score(data.spelled, texts, rows),
         losses=losses,
         others={"loss": loss},
@@ -131,20 +122,20 @@ def score(
 
 
 def outcomes(
-    name: str, data: split.PairSplit, scored: Scored
+    name: str, data: split.PairSplit, scored: outcomes_lib.Scored
 ) -> outcomes_lib.Outcomes | None:
     """The outcome of each pair of the split `name`; None where targets are unknown."""
-    if scored.rows is None or scored.losses is None:
+    if scored.details is None or scored.losses is None:
         return None
     return outcomes_lib.Outcomes(
         split=name,
         texts=[(source,) for source in data.sources],
         expected=list(data.spelled),
         predicted=list(scored.predictions),
-        is_correct=scored.rows.shares[EXACT_MATCH] > 0,
+        is_correct=scored.details.shares[EXACT_MATCH] > 0,
         losses=scored.losses,
         scores=dict(scored.scores),
-        rescore=scored.rows.score,
+        rescore=scored.details.score,
         shares={EXACT_MATCH: 1.0},
         histograms={
             "words, written": np.array(
@@ -155,7 +146,9 @@ def outcomes(
     )
 
 
-def write_all(directory: str, data: split.PairSplit, scored: Scored) -> list[str]:
+def write_all(
+    directory: str, data: split.PairSplit, scored: outcomes_lib.Scored
+) -> list[str]:
     """Writes the files of `text_lines` and `object_lines`, or neither; their paths."""
     texts = os.path.join(directory, file_names.TEST_TEXTS)
     objects = os.path.join(directory, file_names.TEST_PREDICTIONS)
@@ -163,13 +156,13 @@ def write_all(directory: str, data: split.PairSplit, scored: Scored) -> list[str
     return [texts, objects]
 
 
-def text_lines(scored: Scored) -> Iterator[str]:
+def text_lines(scored: outcomes_lib.Scored) -> Iterator[str]:
     """A line a text, in the order of the rows; an end of a line in it is a space."""
     for text in scored.predictions:
         yield _LINE_ENDS.sub(" ", text) + "\n"
 
 
-def object_lines(data: split.PairSplit, scored: Scored) -> Iterator[str]:
+def object_lines(data: split.PairSplit, scored: outcomes_lib.Scored) -> Iterator[str]:
     """One JSON object a row: source, prediction, and where it is known the target.
 
     Source and target are as in the file, the prediction is as graph.decode writes it,
@@ -180,10 +173,10 @@ def object_lines(data: split.PairSplit, scored: Scored) -> Iterator[str]:
         if data.has_targets:
             row["target"] = data.target_texts[index]
         row["prediction"] = text
-        if scored.rows is not None and scored.losses is not None:
+        if scored.details is not None and scored.losses is not None:
             shares = {
                 name: round(float(values[index]), _DIGITS)
-                for name, values in scored.rows.shares.items()
+                for name, values in scored.details.shares.items()
             }
             shares["exact_match"] = bool(shares["exact_match"])
             row |= {**shares, "loss": round(float(scored.losses[index]), _DIGITS)}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
+from contract import outcomes
 from data_pipeline.seq2seq import results
 from data_pipeline.tables import text_rows
 
@@ -69,7 +70,9 @@ def scored(load):
     rows = results.count(data.spelled, TEXTS)
     scores = results.score(data.spelled, TEXTS, rows)
     losses = np.array([0.125, 1.0000004, 3.0])
-    written = results.Scored(predictions=TEXTS, rows=rows, losses=losses, scores=scores)
+    written = outcomes.Scored(
+        predictions=TEXTS, details=rows, losses=losses, scores=scores
+    )
     return data, written
 
 
@@ -98,7 +101,7 @@ def test_objects_hold_what_is_known(scored, load):
     assert second["loss"] == 1.0 and second["exact_match"] is False
     assert third["rouge1"] == 0.0
     sources = load({"test": "one\ntwo\nsix\n"})["test"]
-    unscored = results.Scored(predictions=TEXTS)
+    unscored = outcomes.Scored(predictions=TEXTS)
     lines = list(results.object_lines(sources, unscored))
     assert json.loads(lines[0]) == {"source": "one", "prediction": "1"}
     assert results.outcomes("test", sources, unscored) is None

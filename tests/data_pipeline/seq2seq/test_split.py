@@ -90,7 +90,7 @@ def test_what_was_written_is_scored(load, tokenizer):
     written = decide(data, tokenizer, ids=ids, losses=np.array([0.5, 1.0, 2.0]))
     # [UNK] is not xyz, and what follows an end token does not count.
     assert written.predictions == ["26", "1", "2 one [UNK]"]
-    assert written.rows.shares["exact_match"].tolist() == [1.0, 1.0, 0.0]
+    assert written.details.shares["exact_match"].tolist() == [1.0, 1.0, 0.0]
     named = written.results("eval")
     assert named["eval_exact_match"] == pytest.approx(2 / 3)
     assert named["eval_rouge1"] == pytest.approx((1 + 1 + 2 / 3) / 3)
