@@ -81,7 +81,7 @@ class Job:
         return os.path.join(self.work_dir, *names)
 
     def chunk_path(self, unit: int, chunk: int) -> str:
-        """The result of `tasks.cut`."""
+        """The result of `tasks.write_chunk`."""
         return self.path(f"unit-{unit:07}-part-{chunk:03}.npz")
 
     @property
@@ -90,7 +90,7 @@ class Job:
         return self.path(_TOTALS)
 
     def counts_path(self, unit: int, task: int) -> str:
-        """The counts of `tasks.write`, when it is done."""
+        """The counts of `tasks.write_shards`, when it is done."""
         return self.path(f"unit-{unit:07}-lane-{task:03}.json")
 
     def shards_dir(self, file: int) -> str:

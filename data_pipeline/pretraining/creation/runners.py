@@ -81,12 +81,16 @@ def _written(
     while finished < len(plan.units):
         while begun < len(plan.units) and len(cuts) + len(writes) <= ahead:
             chunks = range(len(plan.chunks(begun)))
-            cuts.append([submit(creation_tasks.cut, job, begun, n) for n in chunks])
+            cuts.append(
+                [submit(creation_tasks.write_chunk, job, begun, n) for n in chunks]
+            )
             begun += 1
         if cuts and len(writes) < ahead:
             _results(cuts.popleft())
             unit, tasks = finished + len(writes), range(plan.num_tasks)
-            writes.append([submit(creation_tasks.write, job, unit, n) for n in tasks])
+            writes.append(
+                [submit(creation_tasks.write_shards, job, unit, n) for n in tasks]
+            )
             continue
         for task in writes.popleft():
             yield task.result()

@@ -10,7 +10,7 @@ import functools
 import itertools
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +18,7 @@ import tensorflow as tf
 from contract import errors, features
 from data_pipeline.batches import packing, tf_records
 from data_pipeline.pretraining import masking, metadata
+from data_pipeline.pretraining.creation import instances
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.tables import text_rows
 from data_pipeline.text import wordpiece
@@ -299,49 +300,57 @@ def assemble(pairs, tokens, *, special, sentence_task) -> packing.Packed:
     return packing.Packed(packed, splits, first.astype(features.INTEGER))
 
 
-COUNTS = ("documents", "sentences", "tokens", "unknown_tokens", "random_next")
-# `segment_tokens` are those of A and B, of which the length limit leaves `used_tokens`.
-RECORD_COUNTS = ("segment_tokens", "used_tokens")
-IN_METADATA = ()
-
-
-def cut(
-    job: creation_job.Job, unit: int, chunk: int, texts: Sequence[bytes]
-) -> dict[str, np.ndarray]:
-    """Tokenizes the ranges of a chunk and cuts them into pairs."""
-    settings, lines = job.settings, []
-    for text in texts:
-        lines += [*text.split(b"\n"), b""]  # a range ends a document
-    documents = read_documents(lines, job.tokenizer, settings.segmented_words)
-    pairs = cut_pairs(
-        documents,
-        sentence_task=settings.sentence_task,
-        max_tokens=_max_tokens(job),
-        short_seq_prob=settings.short_seq_prob,
-        passes=settings.dupe_factor,
-        seed=f"{settings.random_seed} {unit} {chunk}",
-    )
-    return {**vars(documents), **vars(pairs)}
-
-
 @dataclasses.dataclass(frozen=True)
-class Unit:
+class ShuffledPairs(instances.Instances):
     """All documents of a unit, and its pairs in random order."""
+
+    COUNTS = ("documents", "sentences", "tokens", "unknown_tokens", "random_next")
+    # Of A and B, and what the length limit leaves of these.
+    RECORD_COUNTS = ("segment_tokens", "used_tokens")
 
     documents: Documents
     pairs: Pairs
-    counts: dict[str, int]  # COUNTS
+    counts: dict[str, int]
+
+    @staticmethod
+    def cut(
+        job: creation_job.Job, unit: int, chunk: int, texts: Sequence[bytes]
+    ) -> dict[str, np.ndarray]:
+        settings, lines = job.settings, []
+        for text in texts:
+            lines += [*text.split(b"\n"), b""]  # a range ends a document
+        documents = read_documents(lines, job.tokenizer, settings.segmented_words)
+        pairs = cut_pairs(
+            documents,
+            sentence_task=settings.sentence_task,
+            max_tokens=_max_tokens(job),
+            short_seq_prob=settings.short_seq_prob,
+            passes=settings.dupe_factor,
+            seed=f"{settings.random_seed} {unit} {chunk}",
+        )
+        return {**vars(documents), **vars(pairs)}
+
+    @classmethod
+    def join(
+        cls, job: creation_job.Job, unit: int, chunks: Sequence[instances.Arrays]
+    ) -> "ShuffledPairs":
+        text, joined = join_parts(
+            [(_from(Documents, c), _from(Pairs, c)) for c in chunks]
+        )
+        order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
+        ids = text.tokens % job.tokenizer.vocab_size  # without marks of segmented words
+        num_unknown = int(np.sum(ids == job.tokenizer.unk_id))
+        num_random = int(joined.label.sum())
+        num_sentences = len(text.sentence_ends) - 1
+        counts = len(text), num_sentences, len(text.tokens), num_unknown, num_random
+        return cls(text, joined.take(order), dict(zip(cls.COUNTS, counts, strict=True)))
 
     def __len__(self):
         return len(self.pairs)
 
-    def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:
-        return ()
-
     def records(
         self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
     ) -> tuple[Iterator[bytes], tuple[int, ...]]:
-        """Serialized tf.train.Examples of chosen pairs, and RECORD_COUNTS."""
         settings, tokenizer, pairs = job.settings, job.tokenizer, self.pairs
         pairs = fill(pairs.take(chosen), self.documents, rng)
         whole = pairs.num_tokens
@@ -381,20 +390,6 @@ def _max_tokens(job):
 @functools.lru_cache(maxsize=2)
 def _masking_vocab(job: creation_job.Job) -> masking.MaskingVocab:
     return masking.MaskingVocab.from_tokenizer(job.tokenizer)
-
-
-def join(
-    job: creation_job.Job, unit: int, chunks: Sequence[Mapping[str, np.ndarray]]
-) -> Unit:
-    """The unit whose chunks `cut` has made."""
-    text, joined = join_parts([(_from(Documents, c), _from(Pairs, c)) for c in chunks])
-    order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
-    ids = text.tokens % job.tokenizer.vocab_size  # without marks of segmented words
-    num_unknown = int(np.sum(ids == job.tokenizer.unk_id))
-    num_random = int(joined.label.sum())
-    num_sentences = len(text.sentence_ends) - 1
-    counts = len(text), num_sentences, len(text.tokens), num_unknown, num_random
-    return Unit(text, joined.take(order), dict(zip(COUNTS, counts, strict=True)))
 
 
 def _from(kind, arrays):

@@ -1,9 +1,9 @@
 """Pretraining records from a corpus, in tasks that any process can do in any order.
 
 A unit is what the original holds in memory: its documents give second segments, and its
-instances are shuffled. Its chunks are tokenized and cut (`cut`), the instances written
-as shards (`write`), and the shards of a file joined (`assemble`); job.py has the
-picture. An objective's instances are those of sentence_pairs.py or blocks.py.
+instances are shuffled. Its chunks are cut into instances (`write_chunk`), these written
+as shards (`write_shards`), and the shards of a file joined (`assemble`); job.py has the
+picture. What an objective's instances are is a class below instances.Instances.
 
 A task's result follows from the job and the task's numbers alone, and appears under its
 name when it is complete. So any number of workers gives the same records, and a killed
@@ -20,7 +20,7 @@ import dataclasses
 import functools
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,44 +28,48 @@ import tensorflow as tf
 
 from contract import atomic_files, features, json_files
 from data_pipeline.pretraining import metadata
-from data_pipeline.pretraining.creation import blocks, sentence_pairs
+from data_pipeline.pretraining.creation import blocks, instances, sentence_pairs
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.vocabularies import byte_ranges
 
 BATCH_ROWS = 2048  # assembled at a time: some megabytes, which stay in the cache
 _COPY_BYTES = 1 << 24
-# What `cut` counts of the text itself; `ranges` are those that are not blank.
+# Of the text itself; `ranges` are those that are not blank.
 TEXT_COUNTS = ("lines", "invalid_lines", "ranges")
-_INSTANCES = {metadata.MASKED_LM: sentence_pairs, metadata.LEFT_TO_RIGHT: blocks}
+_KINDS: dict[str, type[instances.Instances]] = {
+    metadata.MASKED_LM: sentence_pairs.ShuffledPairs,
+    metadata.LEFT_TO_RIGHT: blocks.Blocks,
+}
 
 
-def _instances(job: creation_job.Job) -> Any:
-    return _INSTANCES[job.settings.objective]
+def _kind(job: creation_job.Job) -> type[instances.Instances]:
+    return _KINDS[job.settings.objective]
 
 
-def cut(job: creation_job.Job, unit: int, chunk: int) -> None:
+def write_chunk(job: creation_job.Job, unit: int, chunk: int) -> None:
     """Tokenizes one chunk of a unit and cuts it."""
     path = job.chunk_path(unit, chunk)
     if tf.io.gfile.exists(path) or is_written(job, unit):
         return
     buffer = io.BytesIO()
-    np.savez(buffer, **_cut(job, unit, chunk))
+    arrays: Any = _chunk(job, unit, chunk)
+    np.savez(buffer, **arrays)
     atomic_files.write_bytes(path, buffer.getvalue(), shared=True)
 
 
-def _cut(job, unit, chunk):
+def _chunk(job: creation_job.Job, unit: int, chunk: int) -> dict[str, np.ndarray]:
     """{name: array} of the instances of a chunk, and its "text_counts"."""
     plan = creation_job.load_plan(job)
     texts = [plan.text.read(int(index)) for index in plan.chunks(unit)[chunk]]
     counts = [
         (*byte_ranges.count_lines(t), not t.isspace() and t != b"") for t in texts
     ]
-    text_counts = np.sum(counts, axis=0, dtype=np.int64)
-    return {"text_counts": text_counts} | _instances(job).cut(job, unit, chunk, texts)
+    text_counts = np.asarray(np.sum(counts, axis=0, dtype=np.int64))
+    return {"text_counts": text_counts} | _kind(job).cut(job, unit, chunk, texts)
 
 
-def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
-    """Writes a task's shards of a unit, all of whose chunks are cut.
+def write_shards(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
+    """Writes a task's shards of a unit, all of whose chunks are written.
 
     Returns `count_names`; task 0 counts what the text of the unit holds.
     """
@@ -78,20 +82,24 @@ def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
         if tf.io.gfile.exists(marker):  # another process was faster
             return json_files.read_object(marker)
         raise
-    return _write(job, unit, task, joined)
+    return _write(job, unit, task, *joined)
 
 
-def _write(job, unit, task, joined):
+def _write(
+    job: creation_job.Job,
+    unit: int,
+    task: int,
+    shuffled: instances.Instances,
+    text_counts: dict[str, int],
+) -> dict[str, int]:
     """Writes a task's shards of the unit that `_join` returns, and their counts."""
-    instances, text_counts = joined
     rng = np.random.default_rng(job.seed(2, unit, task))
     counts = dict.fromkeys(count_names(job), 0)
     if task == 0:
-        counts |= instances.counts | text_counts
-    record_counts = _instances(job).RECORD_COUNTS
+        counts |= shuffled.counts | text_counts
     for shard in creation_job.load_plan(job).shards(unit, task):
-        first, chosen = _share(len(instances), shard)
-        about = (len(chosen), *instances.in_metadata(chosen, first))
+        first, chosen = _share(len(shuffled), shard)
+        about = (len(chosen), *shuffled.in_metadata(chosen, first))
         path = job.shard_path(shard.file, unit, shard.number, about)
         with (
             atomic_files.replacing(path, shared=True) as (temporary,),
@@ -99,10 +107,10 @@ def _write(job, unit, task, joined):
         ):
             for start in range(0, len(chosen), BATCH_ROWS):
                 batch = chosen[start : start + BATCH_ROWS]
-                records, numbers = instances.records(job, batch, rng)
+                records, numbers = shuffled.records(job, batch, rng)
                 for record in records:
                     writer.write(record)
-                for name, number in zip(record_counts, numbers, strict=True):
+                for name, number in zip(shuffled.RECORD_COUNTS, numbers, strict=True):
                     counts[name] += number
         counts["instances"] += len(chosen)
     atomic_files.write_json(job.counts_path(unit, task), counts, shared=True)
@@ -123,9 +131,10 @@ def write_unit(job: creation_job.Job, unit: int) -> dict[str, int]:
     if all(map(tf.io.gfile.exists, markers)):
         return add_counts(map(json_files.read_object, markers))
     joined = _join(
-        job, unit, [_cut(job, unit, n) for n in range(len(plan.chunks(unit)))]
+        job, unit, [_chunk(job, unit, n) for n in range(len(plan.chunks(unit)))]
     )
-    return add_counts(_write(job, unit, task, joined) for task in range(plan.num_tasks))
+    tasks = range(plan.num_tasks)
+    return add_counts(_write(job, unit, task, *joined) for task in tasks)
 
 
 def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -138,12 +147,12 @@ def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def count_names(job: creation_job.Job) -> tuple[str, ...]:
     """The names of all counts of a job."""
-    kind = _instances(job)
+    kind = _kind(job)
     return (*kind.COUNTS, "instances", *kind.RECORD_COUNTS, *TEXT_COUNTS)
 
 
 def remove_chunks(job: creation_job.Job, unit: int) -> None:
-    """Removes what `cut` left of a unit that is written."""
+    """Removes what `write_chunk` left of a unit that is written."""
     for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
         atomic_files.remove(job.chunk_path(unit, chunk))
 
@@ -191,7 +200,7 @@ def _assemble(job, file):
             raise FileNotFoundError(directory)  # some of the shards, perhaps
         # Before the records take their name, so that no metadata lies beside others.
         atomic_files.remove(f"{path}{metadata.SUFFIX}")
-    names = ("num_instances", *_instances(job).IN_METADATA)
+    names = ("num_instances", *_kind(job).IN_METADATA)
     about = np.array([creation_job.shard_counts(shard) for shard in shards], np.int64)
     totals = about.reshape(-1, len(names)).sum(0).tolist()
     settings = dataclasses.replace(
@@ -219,8 +228,10 @@ def describe(job: creation_job.Job, count: int) -> Iterator[str]:
 
 
 @functools.lru_cache(maxsize=1)  # a worker does several tasks of a unit
-def _load_unit(job: creation_job.Job, unit: int) -> Any:
-    """`_join` of the chunks that are cut."""
+def _load_unit(
+    job: creation_job.Job, unit: int
+) -> tuple[instances.Instances, dict[str, int]]:
+    """`_join` of the chunks that are written."""
     chunks = []
     for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
         with tf.io.gfile.GFile(job.chunk_path(unit, chunk), "rb") as file:
@@ -228,8 +239,10 @@ def _load_unit(job: creation_job.Job, unit: int) -> Any:
     return _join(job, unit, chunks)
 
 
-def _join(job, unit, chunks):
+def _join(
+    job: creation_job.Job, unit: int, chunks: Sequence[instances.Arrays]
+) -> tuple[instances.Instances, dict[str, int]]:
     """The instances of the unit of these chunks, and {name: number} of TEXT_COUNTS."""
     text_counts = np.sum([arrays["text_counts"] for arrays in chunks], axis=0).tolist()
-    instances = _instances(job).join(job, unit, chunks)
-    return instances, dict(zip(TEXT_COUNTS, text_counts, strict=True))
+    shuffled = _kind(job).join(job, unit, chunks)
+    return shuffled, dict(zip(TEXT_COUNTS, text_counts, strict=True))

@@ -78,12 +78,12 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count, setti
     written = {}
     for tasks in (
         [
-            (creation_tasks.cut, unit, chunk)
+            (creation_tasks.write_chunk, unit, chunk)
             for unit in units
             for chunk in range(len(plan.chunks(unit)))
         ],
         [
-            (creation_tasks.write, unit, task)
+            (creation_tasks.write_shards, unit, task)
             for unit in units
             for task in range(plan.num_tasks)
         ],
@@ -92,7 +92,9 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count, setti
         tasks = tasks + rng.sample(tasks, len(tasks) // 2)  # some of them twice
         rng.shuffle(tasks)
         done = {tuple(numbers): function(job, *numbers) for function, *numbers in tasks}
-        written = written or (done if tasks[0][0] is creation_tasks.write else {})
+        written = written or (
+            done if tasks[0][0] is creation_tasks.write_shards else {}
+        )
     assert creation_tasks.add_counts(written.values()) == totals
     creation_job.end(job)
     assert tiny.listing(tmp_path / "b") == tiny.listing(tmp_path / "a")
@@ -316,7 +318,7 @@ def test_a_file_is_not_joined_again_while_its_shards_are_removed(source, tmp_pat
     assert contents(job)[0] == records
 
 
-@pytest.mark.parametrize("name", ["cut", "write", "assemble"])
+@pytest.mark.parametrize("name", ["write_chunk", "write_shards", "assemble"])
 def test_a_late_process_ends_quietly_where_the_records_are_there(
     source, tmp_path, monkeypatch, name
 ):
@@ -340,7 +342,9 @@ def test_a_late_process_ends_quietly_where_the_records_are_there(
     alone = tiny.listing(tmp_path / "alone")
     assert {name: actual[name] for name in alone} == alone
     # Where they are not there, an error stays one.
-    monkeypatch.setattr(creation_tasks, "cut", lambda job, *_: creation_job.end(job))
+    monkeypatch.setattr(
+        creation_tasks, "write_chunk", lambda job, *_: creation_job.end(job)
+    )
     with pytest.raises(OSError):
         run(job_of(source, tmp_path / "none", 2))
 
