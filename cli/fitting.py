@@ -31,7 +31,7 @@ from contract import (
     remote_files,
     wording,
 )
-from data_pipeline import findings, label_maps
+from data_pipeline import findings, head_classes, label_maps
 from data_pipeline.classification import labels as labels_lib
 from data_pipeline.classification import sources
 from data_pipeline.classification import split as labelled_rows
@@ -341,7 +341,7 @@ class FittedModel(Generic[OwnSettings]):
             known = stored and stored.classes and label_maps.kind(stored.classes)
             is_new = self._kind == "regression" != known
             if classes is None and (self._labels or is_new):
-                named: Any = label_maps.named(self._labels, self._kind)
+                named: Any = head_classes.named(self._labels, self._kind)
                 classes = label_maps.follow(
                     stored, named, "labels", trains=True, show=findings.show
                 )

@@ -17,7 +17,7 @@ from contract import (
     remote_files,
     wording,
 )
-from data_pipeline import findings, label_maps
+from data_pipeline import findings, head_classes, label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions
 from data_pipeline.pretraining import cloze
@@ -485,15 +485,17 @@ def load(
     )
     if not labels:
         made = make_loaded(opened.build_stored(head), opened, length)
-        is_labels = isinstance(made.classes, label_maps.labels.Labels)
-        count = opened.num_texts if is_labels else None
+        has_labels = (
+            made.classes and label_maps.kind(made.classes) != label_maps.TAGGING
+        )
+        count = opened.num_texts if has_labels else None
         return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
     stored = opened.find_head(wanted)
     kind = hugging_face.stated_problem_type(opened.config)
     kind = stored.problem_type if stored else kind
     kind = kind if kind in ("choice", "multi_label") else "classification"
-    classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
+    classes: Any = head_classes.named(labels, "" if head == "tagger" else kind)
     show = findings.show
     classes = label_maps.follow(stored, classes, "labels", trains=True, show=show)
     return make_loaded(opened.build_new(classes), opened, length)

@@ -1,21 +1,35 @@
-"""Classes of a trained head, a classifier's labels or a tagger's tags, and its rows."""
+"""The order of a trained head's classes, and the file that has it."""
 
 import contextlib
 import dataclasses
 import json
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline import findings
-from data_pipeline.classification import labels
-from data_pipeline.tables import text_rows
-from data_pipeline.tagging import schemes
 
-Classes = labels.Labels | schemes.TagNames
-Wanted = TypeVar("Wanted", labels.Labels, schemes.TagNames)
-TAGGING = schemes.PROBLEM_TYPE
+TAGGING = "tagging"  # the problem type of tags in label_map.json
+
+
+class Classes(Protocol):
+    """A classifier's labels, or a tagger's tags; a dataclass."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order of the rows; none of a regression."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The rows of the head."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What label_map.json has beside the names."""
+
+
+Wanted = TypeVar("Wanted", bound=Classes)
 
 
 class Head(NamedTuple):
@@ -86,6 +100,7 @@ def follow(
     """
     if head is None:
         return wanted
+    changed: Any = wanted
     names, is_choice = head.arrange(wanted), kind(wanted) == "choice"
     if is_choice and not trains and head.is_named and names != head.names:
         names = None
@@ -102,14 +117,14 @@ def follow(
         return wanted
     if not trains and kind(wanted) == "regression":
         activation = getattr(head.classes, "activation", "")
-        return dataclasses.replace(wanted, activation=activation)  # type: ignore[call-arg]
+        return dataclasses.replace(changed, activation=activation)
     if is_choice or not names or names == wanted.names == head.names:
         return wanted
     note = f"{wording.listing(names)}, in the order of {theirs} of {head.source}"
     if match(head.names, names) is None:
         note = f"{theirs} of {head.source} are assumed to be {ours}, in this order"
     show([findings.Finding("labels", f"{note}; {origin} has {ours}")])
-    return dataclasses.replace(wanted, names=names)
+    return dataclasses.replace(changed, names=names)
 
 
 def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
@@ -127,58 +142,6 @@ def find_head(path: str, head: str = "auto") -> str:
     return head
 
 
-def read_classes(path: str, num_classes: int | None = None) -> Classes:
-    """The classes in a label_map.json; `num_classes` is None where it is not known."""
-    try:
-        content = json_files.parse(text_rows.read_text(path))
-        settings = {key: content.pop(key) for key in [*content] if not key.isdecimal()}
-        names = tuple(str(content[str(index)]) for index in range(len(content)))
-        make = _tags if "tag_scheme" in settings else _labels
-        classes: Classes = make(names, **settings)
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise errors.InputError(
-            f"{path}: not a label map ({type(error).__name__}: {error}); restore it or "
-            "train again to write it"
-        ) from None
-    if num_classes not in (None, classes.num_outputs):
-        raise errors.InputError(
-            f"{path}: has {len(classes.names)} labels, but the head has "
-            f"{num_classes} classes; give the files of one model"
-        )
-    return classes
-
-
-def _labels(names, label_separator=",", **settings):
-    return labels.Labels(names, separator=label_separator, **settings)
-
-
-# Files of earlier versions may have a "file_scheme", and IOB1 for BIO.
-def _tags(names, tag_scheme, problem_type="", file_scheme=""):
-    if problem_type != TAGGING:
-        raise errors.InputError(f"its problem_type is {problem_type!r}")
-    return schemes.TagNames(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
-
-
-def named(names: Sequence[str], problem_type: str) -> Classes:
-    """The classes of a head by their names; `problem_type` is "" for tags."""
-    try:
-        if problem_type:
-            return labels.Labels(tuple(names), problem_type)
-        # Ignores names of no scheme (PAD), unless no name has one (parts of speech).
-        spelled = [name for name in names if not schemes.is_placeholder(name)]
-        scheme = schemes.find_scheme([[name] for name in spelled or names])
-        if not any("-" in name for name in spelled):
-            scheme = schemes.PLAIN
-        meant, odd = schemes.odd_tags(dict.fromkeys(names, 1))
-        if odd:
-            print(f"labels: {wording.listing(odd)} are not of the scheme {meant}")
-        return schemes.TagNames(tuple(names), scheme)
-    except ValueError as error:
-        raise errors.InputError(
-            f"the classes are called {wording.listing(names)}: {error}"
-        ) from error
-
-
 def written(classes: Classes | None) -> dict[str, Any]:
     """The arguments of conversion.write_directory that keep the classes of a head."""
     if classes is None:
@@ -190,15 +153,6 @@ def written(classes: Classes | None) -> dict[str, Any]:
 
 def text(classes: Classes) -> str:
     """The text of label_map.json: {"0": "negative", ...}, then the settings."""
-    if isinstance(classes, schemes.TagNames):
-        settings = {"problem_type": TAGGING, "tag_scheme": classes.scheme}
-    else:
-        settings = {"problem_type": classes.problem_type}
-        if classes.pair_input != "joined":
-            settings["pair_input"] = classes.pair_input
-        if classes.problem_type == "multi_label":
-            settings["label_separator"] = classes.separator
-        if classes.activation:
-            settings["activation"] = classes.activation
-    content = {str(index): name for index, name in enumerate(classes.names)} | settings
+    content = {str(index): name for index, name in enumerate(classes.names)}
+    content |= classes.settings
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"

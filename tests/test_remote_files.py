@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import bert_reborn as bert
-from data_pipeline import label_maps
+from data_pipeline import head_classes
 from data_pipeline.generation import perplexity
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
@@ -129,7 +129,7 @@ READERS = {
     ),
     "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
     "labels": lambda d: label_files.read_labels(f"{d}/names.txt"),
-    "label map": lambda d: label_maps.read_classes(f"{d}/label_map.json", 2),
+    "label map": lambda d: head_classes.read(f"{d}/label_map.json", 2),
     "choices": lambda d: (
         labelled.read_table(f"{d}/choices.csv", CHOICES, labels_required=True).choices
     ),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from contract import errors, file_names, json_files, remote_files
-from data_pipeline import label_maps
+from data_pipeline import head_classes, label_maps
 from data_pipeline.classification import labels
 from data_pipeline.text import opening
 from modeling import pretrainers, sequences
@@ -114,13 +114,13 @@ class ModelDirectory:
             config = dataclasses.replace(config, extra=extra)
         classes: label_maps.Classes | None
         if source:
-            classes = label_maps.read_classes(source, count)
+            classes = head_classes.read(source, count)
             kind, count = label_maps.kind(classes), classes.num_outputs
         else:
             kind, names = hugging_face.read_labels(config, count)
             kind = kind if head == "classifier" else ""
             has_names = names or kind == "regression"  # or placeholders alone
-            classes = label_maps.named(names, kind) if has_names else None
+            classes = head_classes.named(names, kind) if has_names else None
             if kind == "regression":
                 read = sentence_transformers.read_activation
                 activation = read(self.path, config.extra)
@@ -184,7 +184,9 @@ class ModelDirectory:
         if problem_type == "choice":
             return read
         names = hugging_face.placeholder_labels(num_classes)
-        return dataclasses.replace(read, classes=label_maps.named(names, problem_type))
+        return dataclasses.replace(
+            read, classes=head_classes.named(names, problem_type)
+        )
 
 
 def open_files(

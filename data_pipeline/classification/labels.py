@@ -73,6 +73,18 @@ class Labels:
         return {"labels": list(self.names), **order}
 
     @property
+    def settings(self) -> dict[str, str]:
+        """What label_map.json has beside the names."""
+        settings = {"problem_type": self.problem_type}
+        if self.pair_input != "joined":
+            settings["pair_input"] = self.pair_input
+        if self.problem_type == "multi_label":
+            settings["label_separator"] = self.separator
+        if self.activation:
+            settings["activation"] = self.activation
+        return settings
+
+    @property
     def num_sequences(self) -> int:
         if self.problem_type == "choice":
             return len(self.names)

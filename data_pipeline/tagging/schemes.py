@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contract import errors, features, wording
+from data_pipeline import label_maps
 from data_pipeline.tables import label_files
 
 OUTSIDE = "O"
@@ -26,7 +27,6 @@ _LETTERS = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES"}
 SPAN_SCHEMES = tuple(_LETTERS)
 SCHEMES = (*SPAN_SCHEMES, PLAIN)
 _ROLES = "BIES"
-PROBLEM_TYPE = "tagging"  # in label_map.json
 
 
 class Span(NamedTuple):
@@ -200,6 +200,11 @@ class TagNames:
     def num_outputs(self) -> int:
         return len(self.names)
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """What label_map.json has beside the names."""
+        return {"problem_type": label_maps.TAGGING, "tag_scheme": self.scheme}
+
     def placeholders(self) -> tuple[str, ...]:
         """Names of no scheme; none where the scheme is "plain"."""
         if self.scheme == PLAIN:
@@ -250,6 +255,19 @@ class TagNames:
         """The tags of sentences from the ids of their words, repaired."""
         names = self.output_names()
         return [respell([names[index] for index in row], self.scheme) for row in ids]
+
+
+def named(names: Sequence[str]) -> TagNames:
+    """The tags of these names, of the scheme that they spell."""
+    # Ignores names of no scheme (PAD), unless no name has one (parts of speech).
+    spelled = [name for name in names if not is_placeholder(name)]
+    scheme = find_scheme([[name] for name in spelled or names])
+    if not any("-" in name for name in spelled):
+        scheme = PLAIN
+    meant, odd = odd_tags(dict.fromkeys(names, 1))
+    if odd:
+        print(f"labels: {wording.listing(odd)} are not of the scheme {meant}")
+    return TagNames(tuple(names), scheme)
 
 
 def find_tags(words_tags: Iterable[str], path: str, scheme: str) -> TagNames:

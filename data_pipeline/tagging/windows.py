@@ -438,7 +438,7 @@ def find_tags(
         raise errors.InputError(
             "no training sentences or label_map.json name the tags; give --labels"
         )
-    stored = stored or label_maps.named(names, "")
+    stored = stored or schemes.named(names)
     scheme = stored.scheme if scheme == "auto" else scheme
     tag_set = schemes.TagNames(tuple(names) or stored.names, scheme)
     return label_maps.follow(head, tag_set, "--labels", trains=False, show=show)

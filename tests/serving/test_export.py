@@ -14,7 +14,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from contract import atomic_files, file_names
-from data_pipeline import label_maps
+from data_pipeline import head_classes, label_maps
 from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels
 from data_pipeline.text import wordpiece
@@ -259,7 +259,7 @@ def test_answers_name_labels_or_are_a_number(single, pair, number):
             np.testing.assert_allclose([*values.values()], row, atol=ROUNDING)
         assert np.ptp(expected, axis=0).min() > 1e-3
     path = pair.version_dir / "assets.extra" / "label_map.json"
-    assert label_maps.read_classes(str(path)) == LABEL_SETS["multi_label"]
+    assert head_classes.read(str(path)) == LABEL_SETS["multi_label"]
     _, swapped = pair.probabilities(OTHERS, TEXTS)
     assert np.abs(swapped - pair.probabilities(TEXTS, OTHERS)[1]).max() > 1e-3
     with pytest.raises(ValueError, match="takes text for each example, 2 given"):

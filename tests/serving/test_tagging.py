@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import label_maps
+from data_pipeline import head_classes, label_maps
 from data_pipeline.batches import packing
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, schemes, scores
@@ -219,7 +219,7 @@ def test_ids_give_the_logits(model, version_dir):
 
 def test_tags_lie_beside_the_model(version_dir):
     path = f"{version_dir}/assets.extra/label_map.json"
-    assert label_maps.read_classes(str(path)) == TAG_SET
+    assert head_classes.read(str(path)) == TAG_SET
 
 
 def test_tags_as_lines():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline import label_maps
+from data_pipeline import head_classes, label_maps
 from data_pipeline.classification import encoding, labels, sources
 from data_pipeline.classification import split as row_splits
 from data_pipeline.tables import labelled
@@ -150,7 +150,7 @@ def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
     both = labels.Labels(COLUMNS, pair_input="both_orders")
     known = tmp_path / "label_map.json"
     known.write_text(label_maps.text(both))
-    assert label_maps.read_classes(str(known)) == both
+    assert head_classes.read(str(known)) == both
     with refused("trained with --pair_input=both_orders", "give that"):
         load(TABLE, split="test", known=both, layout={"choices": ()})
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from data_pipeline import label_maps
+from data_pipeline import head_classes, label_maps
 from data_pipeline.classification import labels
 from data_pipeline.tables import label_files, labelled
 from tests.refusals import refused
@@ -142,15 +142,15 @@ def test_labels_that_are_none_are_refused(value, problem_type, part):
 def test_label_map_round_trip(tmp_path, label_set):
     path = tmp_path / "label_map.json"
     path.write_text(label_maps.text(label_set), encoding="utf-8")
-    assert label_maps.read_classes(str(path)) == label_set
+    assert head_classes.read(str(path)) == label_set
     content = json.loads(path.read_text("utf-8"))
     assert content["problem_type"] == label_set.problem_type
     assert all(content[str(i)] == name for i, name in enumerate(label_set.names))
     path.write_text('{"1": "b", "0": "a"}')
-    assert label_maps.read_classes(str(path)) == labels.Labels(("a", "b"))
+    assert head_classes.read(str(path)) == labels.Labels(("a", "b"))
     path.write_text('{"problem_type": "x"}')
     with refused("label_map.json: not a label map", "train again"):
-        label_maps.read_classes(str(path))
+        head_classes.read(str(path))
 
 
 @pytest.mark.parametrize(

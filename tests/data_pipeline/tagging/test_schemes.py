@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_pipeline import label_maps
+from data_pipeline import head_classes, label_maps
 from data_pipeline.tagging import schemes as tag_schemes
 
 # The spans (0, 2, x), (2, 3, x), (4, 7, y) in every scheme.
@@ -180,13 +180,13 @@ def test_map_is_read_as_written(tmp_path):
     path = tmp_path / "label_map.json"
     tag_set = tag_schemes.TagNames(("O", "B-été", "I-été"), "BIOES")
     path.write_text(label_maps.text(tag_set), "utf-8")
-    assert label_maps.read_classes(str(path)) == tag_set
+    assert head_classes.read(str(path)) == tag_set
     assert '"1": "B-été"' in path.read_text("utf-8")
     # A map of an earlier version.
     content = json.loads(label_maps.text(BIO))
     content |= {"tag_scheme": "IOB1", "file_scheme": "BIOES"}
     path.write_text(json.dumps(content))
-    assert label_maps.read_classes(str(path)) == BIO
+    assert head_classes.read(str(path)) == BIO
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_other_files_are_refused(tmp_path, text):
     path = tmp_path / "label_map.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"label_map\.json: not a label map"):
-        label_maps.read_classes(str(path))
+        head_classes.read(str(path))
 
 
 @pytest.mark.parametrize(
