@@ -29,6 +29,16 @@ class Finding:
         return dataclasses.replace(self, kind=kind)
 
 
+def warning(place: str, value: str, remedy: str = "") -> Finding:
+    """A finding that a person should see."""
+    return Finding(place, value, remedy, WARNING)
+
+
+def fault(place: str, value: str, remedy: str = "") -> Finding:
+    """A finding that stops the run."""
+    return Finding(place, value, remedy, FAULT)
+
+
 Show = Callable[[Iterable[Finding]], None]  # what is done with findings as they come
 
 

@@ -137,18 +137,10 @@ def inspect(
     return found + of_texts(rows, lambda cell: frozenset(names_of(cell)))
 
 
-def _warning(place: str, value: str, remedy: str = "") -> findings.Finding:
-    return findings.Finding(place, value, remedy, findings.WARNING)
-
-
-def _fault(place: str, value: str, remedy: str = "") -> findings.Finding:
-    return findings.Finding(place, value, remedy, findings.FAULT)
-
-
 def _of_grades(table: labelled.Table, cells: Mapping[Any, int]) -> _Findings:
     if 1 < len(cells) <= _MOST_GRADES and 4 * len(cells) <= len(table.lines):
         text = f"the only labels are {', '.join(map(str, sorted(cells)))}"
-        yield _warning(table.path, text, "for classes leave --problem_type out")
+        yield findings.warning(table.path, text, "for classes leave --problem_type out")
 
 
 def equal_numbers(rows: Mapping[str, labelled.Table]) -> _Findings:
@@ -157,7 +149,7 @@ def equal_numbers(rows: Mapping[str, labelled.Table]) -> _Findings:
         cells = table.labels or []
         if len(cells) > 1 and len({*map(_canonical, cells)}) == 1:
             text = f"all labels are {cells[0]!r}"
-            yield _warning(table.path, text, "nothing can be learned or scored")
+            yield findings.warning(table.path, text, "nothing can be learned or scored")
 
 
 def _of_cells(
@@ -169,7 +161,7 @@ def _of_cells(
         count = wording.count(sum(cells[cell] for cell in odd), "row")
         line = table.lines[(table.labels or []).index(odd[0])]
         what = other_programs.shape(odd[0])
-        yield _fault(
+        yield findings.fault(
             f"{table.path}:{line}",
             f"label {odd[0]!r:.60} is {what} ({count})",
             f"save a spreadsheet with its values, write lists as a{separator}b with "
@@ -182,7 +174,7 @@ def _of_cells(
     ):
         text = f"{wording.listing(lists[0])} has 0 or 1 for each label and no names"
         remedy = "give a column each: --label_column=NAME,NAME"
-        yield _fault(f"{table.path}:{table.lines[0]}", text, remedy)
+        yield findings.fault(f"{table.path}:{table.lines[0]}", text, remedy)
 
 
 def _of_separators(
@@ -193,7 +185,7 @@ def _of_separators(
         parts = {name: {*map(str.strip, name.split(mark))} for name in counts}
         if joined := [n for n in counts if mark in n and parts[n] & counts.keys()]:
             text = f"{joined[0]!r:.60} joins labels that stand alone, too"
-            yield _fault(table.path, text, f"pass --label_separator={mark!r}")
+            yield findings.fault(table.path, text, f"pass --label_separator={mark!r}")
 
 
 def _of_names(table: labelled.Table, counts: collections.Counter[Any]) -> _Findings:
@@ -205,21 +197,21 @@ def _of_names(table: labelled.Table, counts: collections.Counter[Any]) -> _Findi
     for group in groups.values():
         if len(group) > 1:
             text = f"{' and '.join(group)} are spellings of one label"
-            yield _fault(path, text, "write them alike")
+            yield findings.fault(path, text, "write them alike")
     if size >= _LEAST_ROWS and len(counts) >= _DISTINCT * sum(counts.values()):
         remedy = "choose another --label_column, or --problem_type=regression"
-        yield _fault(path, f"{len(counts)} labels in {size} rows", remedy)
+        yield findings.fault(path, f"{len(counts)} labels in {size} rows", remedy)
     few = [f"{n} {c}" for n, c in reversed(counts.most_common()) if c < _FEW_ROWS]
     if 0 < len(few) < len(counts):
         text = f"{len(few)} of {len(counts)} labels have fewer than {_FEW_ROWS} rows"
-        yield _warning(path, f"{text}: {wording.first_of(few)}")
+        yield findings.warning(path, f"{text}: {wording.first_of(few)}")
     doubts = _suspects(counts, "")
     doubts -= _SIGNS if _has_sign(counts.keys() - _SIGNS) else set()
     # Grades are -1 and 1, or -1, 0 and 1.
     doubts -= {"-1"} if "0" not in counts or len(counts) < 4 else set()
     for name in sorted(doubts):
         text = f"{name!r} is the label of {wording.count(counts[name], 'row')}"
-        yield _warning(path, text, "remove them if it stands for none")
+        yield findings.warning(path, text, "remove them if it stands for none")
 
 
 def _canonical(name: Any) -> Any:
@@ -265,7 +257,7 @@ def of_texts(
         if others:
             text = f"{wording.count(len(others), 'text')} with two labels: "
             text += wording.first_of([*others.values()])
-            found.append(_warning(train.path, text))
+            found.append(findings.warning(train.path, text))
     for split, table in rows.items():
         is_scored = table.labels and not _PLACEHOLDERS.issuperset(table.labels)
         if train.labels and not is_scored:
@@ -275,7 +267,7 @@ def of_texts(
         if same and split != "train":
             text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
             text += f"too ({wording.lines(same)}), which raises the scores"
-            found.append(_warning(table.path, text))
+            found.append(findings.warning(table.path, text))
     return found
 
 
@@ -345,7 +337,7 @@ def look(source: sources.Source, splits: Iterable[str]) -> list[findings.Finding
         try:
             yield
         except (errors.InputError, OSError) as error:
-            add(_fault("", text) for text in str(error).split(";\n"))
+            add(findings.fault("", text) for text in str(error).split(";\n"))
 
     layout = dataclasses.replace(source.layout, goes_on=True)
     source = dataclasses.replace(source, layout=layout)
@@ -366,5 +358,5 @@ def look(source: sources.Source, splits: Iterable[str]) -> list[findings.Finding
             try:
                 label_set.encode(test)
             except ValueError as error:
-                add([_warning("the test rows are not scored", str(error))])
+                add([findings.warning("the test rows are not scored", str(error))])
     return found + faults

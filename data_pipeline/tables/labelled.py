@@ -54,8 +54,7 @@ class Layout(text_rows.Form):
     # Columns of texts, where text_a is None; those after a second one are of choices.
     usual_texts: tuple[tuple[str, ...], ...] = table_columns.USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
-    # With one warning, instead of raising; of own files also longer ones.
-    skip_short_rows: bool = False
+    skip_short_rows: bool = False  # of published files, with one warning
     allow_empty_text: bool = False
     leaves_out: bool = False  # rows without text, with a line of their number
     # Leaves out rows that lack a cell or a text, too; these are faults then.
@@ -165,15 +164,11 @@ def _open(path: str, layout: Layout, *, is_whole: bool = False) -> text_rows.Row
     """The rows of a file; as a whole with those that the layout leaves out."""
     if layout.file_format in clue.READERS:
         return clue.rows(path, layout.file_format)
-    is_published = layout.is_published
-    return text_rows.file_rows(
-        path,
-        layout,
-        is_ragged=is_whole or is_published or layout.skip_short_rows,
-        skips_long=not (is_whole or is_published) and layout.skip_short_rows,
-        skips_empty=not (is_whole or layout.allow_empty_text),
-        goes_on=layout.goes_on,
-    )
+    ragged = text_rows.LEFT_OUT if layout.goes_on else text_rows.REFUSED
+    if is_whole or layout.is_published:
+        ragged = text_rows.KEPT
+    skips_empty = not (is_whole or layout.allow_empty_text)
+    return text_rows.file_rows(path, layout, skips_empty=skips_empty, ragged=ragged)
 
 
 def _begin(
@@ -311,8 +306,7 @@ def _collect(table: Open) -> Table:
                 lack = text_rows.missing_cell_message(row, str(role), keys[role])
                 if not layout.goes_on:
                     raise errors.InputError(f"{place}: {lack}")
-                fault = findings.Finding(place, lack, kind=findings.FAULT)
-                faults = faults or [fault]
+                faults = faults or [findings.fault(place, lack)]
             short.append(line)
             continue
         if layout.keep_rows:
@@ -345,10 +339,9 @@ def _collect(table: Open) -> Table:
         places = f", as in {wording.lines(dict(more), 20)}" * bool(more)
         remedy = "fill it, remove the row, or pass --allow_empty_text"
         text = f"{role} is empty{places}"
-        fault = findings.Finding(f"{path}:{line}", text, remedy, findings.FAULT)
+        faults.append(findings.fault(f"{path}:{line}", text, remedy))
         if not layout.goes_on:
-            raise errors.InputError(fault.text)
-        faults.append(fault)
+            findings.refuse(faults)
     if unread:
         number = wording.count(len(unread), "row")
         if not lines:
@@ -427,7 +420,12 @@ def _choices(place: str, values: Any, count: int) -> tuple[str, ...]:
             f"{place}: {values!r:.40} is one choice; name a column of JSON lists, or "
             "one for each, with --choice_columns"
         )
-    row = tuple(_text(place, f"text of choice {i}", v) for i, v in enumerate(values))
+    for i, text in enumerate(values):
+        if not isinstance(text, str):
+            raise errors.InputError(
+                f"{place}: text of choice {i} is {text!r:.40}; write a string"
+            )
+    row = tuple(values)
     expected = count or max(len(row), 2)
     if len(row) != expected:
         raise errors.InputError(
@@ -450,9 +448,3 @@ def _value(place: str, role: table_columns.Role | str, value: Any) -> Any:
     elif isinstance(value, list) and role == LABEL:
         return tuple(_value(place, "an item of label", item) for item in value)
     raise errors.InputError(f"{place}: {role} is {value!r:.40}; write {wanted}")
-
-
-def _text(place: str, name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise errors.InputError(f"{place}: {name} is {value!r:.40}; write a string")
-    return value

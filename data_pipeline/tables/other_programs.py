@@ -94,4 +94,4 @@ def spreadsheet_cells(
     (line, cell), *_ = odd.items()
     text = f"text {cell!r:.60} is {shape(cell)} ({wording.lines(odd, 20)})"
     remedy = "save the table with its values"
-    return [findings.Finding(f"{path}:{line}", text, remedy, findings.WARNING)]
+    return [findings.warning(f"{path}:{line}", text, remedy)]

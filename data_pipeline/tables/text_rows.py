@@ -440,6 +440,8 @@ def spelled(
 
 
 FORMATS = ("tsv", "csv", "jsonl", "parquet")
+# What is done with rows that have another number of cells than the first one.
+REFUSED, KEPT, LEFT_OUT = "refused", "kept", "left out"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -518,25 +520,21 @@ def file_rows(
     path: str,
     form: Form | str,
     *,
-    is_ragged: bool = False,
-    skips_long: bool = False,
     skips_empty: bool = False,
-    goes_on: bool = False,
+    ragged: str = REFUSED,
 ) -> Rows:
     """Opens a file, once, and returns its rows; the form may be a format.
 
     `skips_empty` leaves out rows of empty cells alone. Blank lines between rows are
-    refused, and so are rows with another number of cells than the first one, unless
-    rows are `is_ragged`; `skips_long` leaves longer rows out. Where reading `goes_on`,
-    those of another number are left out, too, and are a fault among the findings.
+    refused. Rows with another number of cells than the first one are REFUSED, KEPT, or
+    LEFT_OUT, and a fault among what is noticed.
     """
     if isinstance(form, str):
         form = Form(file_format=form)
     noticed: list[findings.Finding] = []
     form, parsed = _parsed(path, resolve(path, form), noticed)
-    skips = {"skips_long": skips_long, "skips_empty": skips_empty, "goes_on": goes_on}
     has_cells = form.delimiter is not None
-    rows = _checked(path, parsed, noticed, has_cells, is_ragged=is_ragged, **skips)
+    rows = _checked(path, parsed, noticed, has_cells, skips_empty, ragged)
     return Rows(rows, noticed, form)
 
 
@@ -545,15 +543,12 @@ def _checked(
     parsed: Iterator[tuple[int, Any]],
     noticed: list[findings.Finding],
     has_cells: bool,
-    *,
-    is_ragged: bool,
-    skips_long: bool,
     skips_empty: bool,
-    goes_on: bool,
+    ragged: str,
 ) -> NumberedRows:
     width, first_line, blank = 0, 0, None
     empty: list[int] = []
-    ragged: list[tuple[int, int]] = []  # lines of other rows, and their cells
+    odd: list[tuple[int, int]] = []  # lines of rows of another width, and their cells
     for line, row in parsed:
         if row is None:
             blank = blank or line
@@ -562,15 +557,13 @@ def _checked(
             if skips_empty and len(row) > 1 and not any(row):
                 empty.append(line)
                 continue
-            if width and len(row) > width and skips_long:
-                continue
-            if width and len(row) != width and not is_ragged:
-                ragged.append((line, len(row)))
-                if goes_on:
+            if width and len(row) != width and ragged != KEPT:
+                odd.append((line, len(row)))
+                if ragged == LEFT_OUT:
                     continue
                 with contextlib.suppress(errors.InputError):
                     each = ((other, len(row)) for other, row in parsed if row)
-                    ragged.extend(pair for pair in each if pair[1] != width)
+                    odd.extend(pair for pair in each if pair[1] != width)
                 break
             if not width:
                 if line == 1 and re.fullmatch("sep=.?", "".join(row).strip()):
@@ -581,16 +574,15 @@ def _checked(
         if blank:
             raise errors.InputError(f"{path}:{blank}: is blank; remove the line")
         yield line, row
-    if ragged:
-        (line, cells), *others = ragged
+    if odd:
+        (line, cells), *others = odd
         places = wording.first_of([str(line) for line, _ in others], 20)
         text = f"{cells} cells, line {first_line} has {width}"
         text += f" (also lines {places})" if others else ""
         remedy = "quote cells that hold the delimiter (see --delimiter, --quote)"
-        fault = findings.Finding(f"{path}:{line}", text, remedy, findings.FAULT)
-        if not goes_on:
-            raise errors.InputError(fault.text)
-        noticed.append(fault)
+        noticed.append(findings.fault(f"{path}:{line}", text, remedy))
+        if ragged == REFUSED:
+            findings.refuse(noticed)
     if empty:
         text = f"left out {wording.count(len(empty), 'row')} without any cell"
         text += f", the first in line {empty[0]}"

@@ -201,7 +201,7 @@ def test_the_property_can_fail(tmp_path):
     """Without the check of lengths, an unquoted comma shifts the columns unseen."""
     path = tmp_path / "t.csv"
     path.write_text("text,label\nfine,pos\nWell, a nice one,pos\n")
-    ragged = [row for _, row in text_rows.file_rows(str(path), "csv", is_ragged=True)]
+    ragged = [row for _, row in text_rows.file_rows(str(path), "csv", ragged="kept")]
     assert ragged[2][:2] == ["Well", " a nice one"]
     with pytest.raises(ValueError, match=r"t.csv:3: 3 cells, line 1 has 2"):
         list(text_rows.file_rows(str(path), "csv"))

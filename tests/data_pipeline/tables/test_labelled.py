@@ -245,7 +245,8 @@ def test_bad_jsonl_is_refused(read, content, parts):
 
 def test_short_rows_can_be_left_out_with_a_count(read, caplog):
     with caplog.at_level("WARNING"):
-        table = read("text\tlabel\na\t1\nb\nc\nd\t0\n", skip_short_rows=True)
+        how = {"skip_short_rows": True, "is_published": True}
+        table = read("text\tlabel\na\t1\nb\nc\nd\t0\n", **how)
     assert (table.text_a, table.lines) == (["a", "d"], [2, 5])
     assert "left out 2 rows with too few columns, the first in line 3" in caplog.text
 
@@ -556,9 +557,8 @@ def test_other_first_lines_are_no_mark_of_excel(read):
     assert table.text_a == ["sep=12", "b", "c"]
 
 
-def test_longer_rows_of_own_files_can_be_left_out(read):
+def test_longer_rows_of_own_files_are_refused_and_those_of_published_ones_read(read):
     content = "text\tlabel\na\t1\nb\tc\t0\nd\t0\n"
-    assert read(content, skip_short_rows=True).lines == [2, 4]
     with refused("t.tsv:3: 3 cells, line 1 has 2; quote cells"):
         read(content)
     options = {"skip_short_rows": True, "is_published": True}
