@@ -130,3 +130,14 @@ def test_step_enters_the_files_of_the_list(section, monkeypatch):
     entered = entered_files(run_step, step, batch)
     entered -= entered_files(run_model, model, batch)
     check(section, entered, most_files=7)
+
+
+def test_the_steps_of_rows_and_lines_are_where_the_tables_say():
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^\| (`.*`) \| (`[\w/]+\.py.*`) \| ", text, re.M)
+    assert len(steps) > 14
+    for names, files in steps:
+        paths = [ROOT / "data_pipeline" / f for f in re.findall(r"`([^`]+)`", files)]
+        read = "".join(path.read_text(encoding="utf-8") for path in paths)
+        for name in re.findall(r"`(?:\w+\.)?(\w+)`", names):
+            assert re.search(rf"^ *(?:def|class) {name}\b", read, re.M), (name, files)
