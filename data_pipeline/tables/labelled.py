@@ -304,9 +304,9 @@ def _collect(table: Open) -> Table:
             if not layout.skip_short_rows:
                 role = missing[0]
                 lack = text_rows.missing_cell_message(row, str(role), keys[role])
-                if not layout.goes_on:
-                    raise errors.InputError(f"{place}: {lack}")
                 faults = faults or [findings.fault(place, lack)]
+                if not layout.goes_on:
+                    findings.refuse(faults)
             short.append(line)
             continue
         if layout.keep_rows:
@@ -374,8 +374,10 @@ def _collect(table: Open) -> Table:
         origin=table.origin,
         noticed=tuple(noticed),
     )
+    if not blank or layout.allow_empty_text:
+        return made
     is_kept = np.array([line not in blank for line in lines])
-    return take(made, is_kept) if layout.goes_on and is_kept.any() else made
+    return take(made, is_kept) if is_kept.any() else made
 
 
 def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
