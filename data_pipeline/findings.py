@@ -42,23 +42,23 @@ def fault(place: str, value: str, remedy: str = "") -> Finding:
 Show = Callable[[Iterable[Finding]], None]  # what is done with findings as they come
 
 
-def hide(found: Iterable[Finding]) -> None:
+def hide(noticed: Iterable[Finding]) -> None:
     """Shows nothing, as a library does."""
 
 
-def show(found: Iterable[Finding]) -> None:
+def show(noticed: Iterable[Finding]) -> None:
     """Prints notes and warnings, a line each."""
-    for each in found:
+    for each in noticed:
         if each.kind != FAULT:
             print(f"warning: {each.text}" if each.kind == WARNING else each.text)
 
 
-def refuse(found: Iterable[Finding]) -> None:
+def refuse(noticed: Iterable[Finding]) -> None:
     """Raises InputError with the faults, one a line."""
-    if faults := [each.text for each in found if each.kind == FAULT]:
+    if faults := [each.text for each in noticed if each.kind == FAULT]:
         raise errors.InputError(";\n".join(faults))
 
 
-def warnings(found: Iterable[Finding]) -> tuple[str, ...]:
+def warnings(noticed: Iterable[Finding]) -> tuple[str, ...]:
     """The texts of those that a report shows."""
-    return tuple(each.text for each in found if each.kind == WARNING)
+    return tuple(each.text for each in noticed if each.kind == WARNING)

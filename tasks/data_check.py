@@ -14,9 +14,9 @@ def run(settings: ClassifierSettings) -> None:
         splits = ["train", "dev"]
     if settings.dev_share:
         splits[1:1] = ["dev"]
-    found = label_checks.look(settings.source(), splits)
-    findings.show(found)
-    faults = [each.text for each in found if each.kind == findings.FAULT]
+    noticed = label_checks.look(settings.source(), splits)
+    findings.show(noticed)
+    faults = [each.text for each in noticed if each.kind == findings.FAULT]
     for fault in faults:
         print(f"fault: {fault}")
     if faults:

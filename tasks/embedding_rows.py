@@ -109,8 +109,8 @@ def load(settings: embedding.EmbeddingSettings, splits, tokenizer, kept):
             show=findings.show,
         )
         label_names = data[name].label_names
-    found = split.oddities(data)
-    findings.show(found)
+    noticed = split.oddities(data)
+    findings.show(noticed)
     kinds = {data[name].kind for name in ("train", "dev") if name in data}
     if settings.num_labelled and kinds != {corpora.LABELLED}:
         raise errors.InputError(
@@ -125,7 +125,7 @@ def load(settings: embedding.EmbeddingSettings, splits, tokenizer, kept):
             )
         count = settings.rows_per_label
         data["train"] = dataclasses.replace(train, rows_per_label=count)
-    return data, findings.warnings(found)
+    return data, findings.warnings(noticed)
 
 
 def objective(settings: embedding.EmbeddingSettings, texts, width):

@@ -128,13 +128,13 @@ def inspect(
         counts.update(dict.fromkeys(names_of(cell), count))
     shown = wording.first_of([f"{name} {n}" for name, n in counts.most_common()], 8)
     text = f"{wording.count(len(counts), 'label')}: {shown}"
-    found = [findings.Finding(train.path, text)]
+    noticed = [findings.Finding(train.path, text)]
     if not has_names:
-        found += _of_cells(train, cells, separator)
-        found += _of_names(train, counts)
+        noticed += _of_cells(train, cells, separator)
+        noticed += _of_names(train, counts)
         if problem_type == "multi_label":
-            found += _of_separators(train, counts, separator)
-    return found + of_texts(rows, lambda cell: frozenset(names_of(cell)))
+            noticed += _of_separators(train, counts, separator)
+    return noticed + of_texts(rows, lambda cell: frozenset(names_of(cell)))
 
 
 def _of_grades(table: labelled.Table, cells: Mapping[Any, int]) -> _Findings:
@@ -229,13 +229,13 @@ def of_texts(
 
     Also, in any split, of texts that are code of a spreadsheet.
     """
-    found: list[findings.Finding] = []
+    noticed: list[findings.Finding] = []
     for table in rows.values():
         each = zip(table.lines, table.texts(), strict=True)
         read = ((line, cell) for line, row in each for cell in row)
-        found += other_programs.spreadsheet_cells(table.path, read)
+        noticed += other_programs.spreadsheet_cells(table.path, read)
     if not (train := rows.get("train")):
-        return found
+        return noticed
     texts, places = train.texts(), train.lines
     cells, known = train.labels or [""] * len(texts), set(texts)
     dev = rows.get("dev")
@@ -257,7 +257,7 @@ def of_texts(
         if others:
             text = f"{wording.count(len(others), 'text')} with two labels: "
             text += wording.first_of([*others.values()])
-            found.append(findings.warning(train.path, text))
+            noticed.append(findings.warning(train.path, text))
     for split, table in rows.items():
         is_scored = table.labels and not _PLACEHOLDERS.issuperset(table.labels)
         if train.labels and not is_scored:
@@ -267,8 +267,8 @@ def of_texts(
         if same and split != "train":
             text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
             text += f"too ({wording.lines(same)}), which raises the scores"
-            found.append(findings.warning(table.path, text))
-    return found
+            noticed.append(findings.warning(table.path, text))
+    return noticed
 
 
 class Chosen(NamedTuple):
@@ -277,7 +277,7 @@ class Chosen(NamedTuple):
     rows: dict[str, labelled.Table]
     label_set: labels.Labels
     asked: tuple[str, ...]  # as of Source.label_set
-    found: list[findings.Finding]  # in the rows
+    noticed: list[findings.Finding]  # in the rows
 
 
 def choose(
@@ -292,21 +292,21 @@ def choose(
     on.
     """
     rows, train, task = dict(rows), rows.get("train"), source.task
-    names, found = source.stated_names, list[findings.Finding]()
+    names, noticed = source.stated_names, list[findings.Finding]()
     if train and not task:
         unit = "training row" if source.dev_share else "row"
         stated = names or train.label_names
-        rows["train"], found = with_labels(train, source.kind, stated, unit)
+        rows["train"], noticed = with_labels(train, source.kind, stated, unit)
         rows |= {n: one_label_each(table, source.kind) for n, table in rows.items()}
     has_names = bool(names or task)
     odd = inspect(rows, source.kind, source.separator, has_names=has_names)
-    found += [each for each in odd if not task or each.kind == findings.NOTE]
-    for each in [each for each in found if each.kind == findings.FAULT][-1:]:
+    noticed += [each for each in odd if not task or each.kind == findings.NOTE]
+    for each in [each for each in noticed if each.kind == findings.FAULT][-1:]:
         more = f"{each.remedy}; or name every label that is meant with --labels"
-        found[found.index(each)] = dataclasses.replace(each, remedy=more)
-    show(found)
+        noticed[noticed.index(each)] = dataclasses.replace(each, remedy=more)
+    show(noticed)
     if not source.layout.goes_on:
-        findings.refuse(found)
+        findings.refuse(noticed)
     label_set, asked = source.label_set(rows.get("train"), head, show)
     kind, unit = label_set.problem_type, "dev row" if source.dev_share else "row"
     if "dev" in rows and not task:
@@ -314,7 +314,7 @@ def choose(
         show(left_out)
     if "test" in rows and not task:
         rows["test"] = one_label_each(rows["test"], kind)
-    return Chosen(rows, label_set, asked, found)
+    return Chosen(rows, label_set, asked, noticed)
 
 
 def look(source: sources.Source, splits: Iterable[str]) -> list[findings.Finding]:
@@ -323,14 +323,14 @@ def look(source: sources.Source, splits: Iterable[str]) -> list[findings.Finding
     Rows beside refused ones are still looked at.
     """
     rows: dict[str, labelled.Table] = {}
-    found: list[findings.Finding] = []
+    others: list[findings.Finding] = []
     faults: list[findings.Finding] = []
 
     def add(noticed: Iterable[findings.Finding]) -> None:
         for each in noticed:
             is_fault = each.kind == findings.FAULT
             if not is_fault or each.text not in [fault.text for fault in faults]:
-                (faults if is_fault else found).append(each)
+                (faults if is_fault else others).append(each)
 
     @contextlib.contextmanager
     def collected() -> Iterator[None]:  # the other splits are still looked at
@@ -359,4 +359,4 @@ def look(source: sources.Source, splits: Iterable[str]) -> list[findings.Finding
                 label_set.encode(test)
             except ValueError as error:
                 add([findings.warning("the test rows are not scored", str(error))])
-    return found + faults
+    return others + faults

@@ -119,7 +119,7 @@ def load(
             f"{', '.join(table.path for table in rows.values())}: give all pairs of "
             "texts, or all single ones; check --text_b_column"
         )
-    rows, label_set, asked, found = label_checks.choose(rows, source, head, show)
+    rows, label_set, asked, noticed = label_checks.choose(rows, source, head, show)
     label_ids = {name: _label_ids(name, rows[name], label_set) for name in rows}
     has_pairs = pairs.pop() if pairs else source.has_pairs or num_texts == 2
     if num_texts and has_pairs != (num_texts == 2):
@@ -146,7 +146,7 @@ def load(
         encode=encode,
         asked=asked,
         submission=_submission(task, rows.get("test")),
-        findings=findings.warnings(found),
+        findings=findings.warnings(noticed),
     )
 
 

@@ -282,8 +282,8 @@ def oddities(
     """What is odd in the labels and texts of a run."""
     read = {n: each.table for n, each in splits.items() if isinstance(each, TextSplit)}
     if {each.kind for each in splits.values()} == {corpora.LABELLED}:
-        found = label_checks.inspect(read, "classification")
-        return [each.as_warning() for each in found]  # which stop no comparison
+        odd = label_checks.inspect(read, "classification")
+        return [each.as_warning() for each in odd]  # which stop no comparison
     scored = {name for name in read if splits[name].kind == corpora.SCORED}
     numbers = label_checks.equal_numbers({name: read[name] for name in scored})
     return [*label_checks.of_texts(read), *numbers]
