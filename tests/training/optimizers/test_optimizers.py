@@ -19,7 +19,7 @@ from tests import elmo_streams
 from tests.training import steps
 from training import carried_states, gradients_tf, schedule
 from training.distribution import devices
-from training.optimizers import adagrad, bert_adam, warmup
+from training.optimizers import adagrad, bert_adam, muon, warmup
 
 # optimization.py: exclude_from_weight_decay.
 ORIGINAL_EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
@@ -300,6 +300,7 @@ MADE = [
     bert_adam.BertLamb(warmup.LinearWithWarmup(0.05, 6, 2), weight_decay_rate=0.3),
     bert_adam.GptAdam(0.1, beta_2=0.99),
     adagrad.Adagrad(0.1, clip_norm=3.0, gradient_factor=20.0),
+    muon.Muon(0.1, momentum=0.9),
 ]
 
 
