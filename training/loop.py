@@ -14,9 +14,7 @@ from absl import logging
 from contract import errors, wording
 from modeling import losses
 from training import (
-    carried_states as carried_states_lib,
-)
-from training import (
+    carried_states,
     checkpoints,
     interruption,
     run_plan,
@@ -53,7 +51,7 @@ class Training:
     on_evaluated: Callable[[int], None] = lambda step: None
     names: Callable[[int], list[str]] = lambda step: []
     watched: Callable[[], Mapping[str, float]] = dict
-    states: carried_states_lib.CarriedStates | None = None
+    states: carried_states.CarriedStates | None = None
     make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
 
 

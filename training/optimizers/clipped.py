@@ -50,7 +50,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
     def arguments(cls, settings: Any, of_task: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments but the rate, by a command's settings; InputError for wrong ones.
 
-        `settings` are tasks.settings.training.Training, `of_task` arguments that the
+        `settings` are as tasks.settings.training.Training, `of_task` arguments that the
         task decides for the optimizer that is usual for it.
         """
         raise NotImplementedError
