@@ -34,9 +34,9 @@ from modeling.checkpoints import (
     sentence_transformers,
 )
 from modeling.configs import config
-from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, text_vectors, vectors
 from modeling.generation import beam_search
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from serving import export, formats, predictor, search
 from training import inference, model_directory
 from training.optimizers import bert_adam, warmup

@@ -15,7 +15,6 @@ from contract import features as names
 from modeling import (
     bert,
     bert_family,
-    gpt,
     heads,
     kernels,
     kernels_tf,
@@ -24,9 +23,10 @@ from modeling import (
     token_heads,
 )
 from modeling.configs import keras_configs
-from modeling.elmo import network as elmo
-from modeling.encoder_decoder import network as encoder_decoder
 from modeling.features import head_config, source
+from modeling.networks.elmo import network as elmo
+from modeling.networks.encoder_decoder import network as encoder_decoder
+from modeling.networks.gpt import network as gpt
 
 _NETWORKS = {  # by the kind of their config
     "BERT": bert.BertEncoder,

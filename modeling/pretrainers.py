@@ -6,7 +6,7 @@ from contract import errors
 from contract import features as names
 from modeling import bert, bert_family, models, text_encoder, token_heads
 from modeling.configs import keras_configs
-from modeling.encoder_decoder import decoding
+from modeling.networks.encoder_decoder import decoding
 
 
 class BertPretrainer(models.BertModel):

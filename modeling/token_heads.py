@@ -4,8 +4,9 @@ Products are computed in the compute dtype, and logits are float32.
 """
 
 from contract import errors
-from modeling import bert, gpt, kernels, losses
+from modeling import bert, kernels, losses
 from modeling.generation import key_value_cache
+from modeling.networks.gpt import network as gpt
 
 OUTPUTS = ("next_token_losses", "next_token_hits")
 

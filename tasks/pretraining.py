@@ -23,8 +23,8 @@ from data_pipeline.pretraining import (
 )
 from modeling import losses, models, pretrainers, replaced
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.elmo import objective as both_directions
 from modeling.features import vectors
+from modeling.networks.elmo import objective as both_directions
 from reports import run_report
 from serving import pretrained as served
 from tasks import networks, run_plans

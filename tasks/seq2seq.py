@@ -12,9 +12,9 @@ from data_pipeline.seq2seq import split as pair_rows
 from data_pipeline.text import opening
 from modeling import losses
 from modeling.checkpoints import warm_start
-from modeling.encoder_decoder import config as encoder_decoder_config
-from modeling.encoder_decoder import decoding as sequence_to_sequence
 from modeling.generation import beam_search, decoding, sampling
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.encoder_decoder import decoding as sequence_to_sequence
 from serving import generation
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings.seq2seq import Seq2seqSettings

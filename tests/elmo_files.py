@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from modeling.checkpoints import google
-from modeling.elmo import lstm
+from modeling.networks.elmo import lstm
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "elmo"
 OPTIONS, WEIGHTS = GOLDEN / "skip_options.json", GOLDEN / "skip_weights.hdf5"

@@ -7,8 +7,8 @@ import h5py
 import numpy as np
 
 from modeling.configs import config_files
-from modeling.elmo import objective
-from tests.modeling.elmo import test_network
+from modeling.networks.elmo import objective
+from tests.modeling.networks.elmo import test_network
 
 GOLDEN = pathlib.Path(__file__).with_name("golden") / "elmo"
 

@@ -10,7 +10,7 @@ import pytest
 from examples import compare_networks
 from modeling import pretrainers
 from modeling.checkpoints import pretrained
-from modeling.elmo import objective
+from modeling.networks.elmo import objective
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]

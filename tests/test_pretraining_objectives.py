@@ -18,7 +18,7 @@ from data_pipeline.text import elmo, wordpiece
 from modeling import pretrainers, replaced
 from modeling.checkpoints import checkpoint, comparison, conversion, pretrained
 from modeling.configs import config_files
-from modeling.elmo import objective
+from modeling.networks.elmo import objective
 from tests import tiny, tiny_elmo, whole_runs
 
 HELD_OUT, NUM_WORDS, NUM_BYTES = 14, 90, 500

@@ -33,7 +33,7 @@ def write_model(directory, **changes):
 
     from modeling.checkpoints import google
     from modeling.configs import config_files
-    from modeling.elmo import objective
+    from modeling.networks.elmo import objective
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 from data_pipeline.text import byte_pairs
 from modeling import pretrainers
 from modeling.checkpoints import google, pretrained
-from modeling.configs import gpt_config
+from modeling.networks.gpt import config as gpt_config
 
 
 def write(directory, vocab_file):

@@ -28,7 +28,7 @@ from modeling.checkpoints import (
     tf_keras_h5,
     weights_file,
 )
-from modeling.elmo import files as elmo_files
+from modeling.networks.elmo import files as elmo_files
 from terminal import progress
 
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)

@@ -6,7 +6,7 @@ import numpy as np
 from contract import errors, features
 from modeling import token_heads
 from modeling.checkpoints import names
-from modeling.elmo import config as elmo_config
+from modeling.networks.elmo import config as elmo_config
 
 TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 

@@ -28,10 +28,10 @@ from modeling.checkpoints import (
     sentence_transformers,
     warm_start,
 )
-from modeling.configs import gpt_config
-from modeling.elmo import config as elmo_config
-from modeling.elmo import files as elmo_files
 from modeling.features import head_config
+from modeling.networks.elmo import config as elmo_config
+from modeling.networks.elmo import files as elmo_files
+from modeling.networks.gpt import config as gpt_config
 
 # The weights, by the name that releases give them.
 FILES = {

@@ -12,7 +12,7 @@ import re
 from contract import atomic_files, remote_files
 from contract.tensorflow_later import tf
 from modeling.checkpoints import names, weights_file
-from modeling.elmo import names as elmo_names
+from modeling.networks.elmo import names as elmo_names
 
 MODEL_PREFIX = "bert_model.ckpt"  # of a release
 INDEX_ENDING = ".index"

@@ -3,7 +3,7 @@
 One table of each network converts both ways. Paths are those of Keras without the
 model's own name. Hugging Face stores the kernels of its Linear layers transposed
 ([out, in]), and those of GPT's convolutions without their first axis; arrays change on
-the way as `layout` demands. ELMo's table is modeling/elmo/names.py.
+the way as `layout` demands. ELMo's table is modeling/networks/elmo/names.py.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ import itertools
 import re
 from typing import NamedTuple
 
-from modeling.elmo import names as elmo_names
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.elmo import names as elmo_names
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
 
 # The number of a layer in a key of any format.
 _LAYER = re.compile(

@@ -3,7 +3,7 @@
 import dataclasses
 
 from modeling.checkpoints import checkpoint, names, weights_file
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
 
 
 class _Renamed(weights_file.WeightsFile):

@@ -1,7 +1,7 @@
 """The shape of a network as its file describes it, and BERT's.
 
 Configs of GPT, ELMo and encoder-decoders have the same base and their own tables:
-gpt_config.py, ../elmo/config.py and ../encoder_decoder/config.py.
+../networks/gpt/config.py, ../networks/elmo/config.py and so on.
 """
 
 import contextlib

@@ -7,10 +7,11 @@ from typing import Any
 from absl import logging
 
 from contract import errors, json_files
-from modeling.configs import bert_family, gpt_config
+from modeling.configs import bert_family
 from modeling.configs import config as config_lib
-from modeling.elmo import config as elmo_config
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.elmo import config as elmo_config
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.gpt import config as gpt_config
 
 Config = (
     config_lib.BertConfig

@@ -10,9 +10,9 @@ from keras import ops
 from contract import features as names
 from modeling import dropout_sites, heads, kernels, sequences
 from modeling.configs import keras_configs
-from modeling.elmo import lstm
-from modeling.elmo import network as elmo
 from modeling.features import head_config, layer_choices
+from modeling.networks.elmo import lstm
+from modeling.networks.elmo import network as elmo
 
 
 class LayerMix(keras_configs.Configured, keras.layers.Layer):

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from contract import errors, export_formats
 from data_pipeline.seq2seq import pairs
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from tasks.settings import fields, fine_tuning, sampling, tables, training
 
 _BEAMS = ("num_beams", "length_penalty", "early_stopping")

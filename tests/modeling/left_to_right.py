@@ -10,7 +10,8 @@ import tensorflow as tf
 from modeling import models, pretrainers
 from modeling.checkpoints import names
 from modeling.configs import config as config_lib
-from modeling.configs import config_files, gpt_config
+from modeling.configs import config_files
+from modeling.networks.gpt import config as gpt_config
 
 GPT_SHAPE = {
     "vocab_size": 64,

@@ -6,9 +6,9 @@ import numpy as np
 
 from modeling import pretrainers
 from modeling.checkpoints import names
-from modeling.configs import gpt_config
-from modeling.elmo import config as elmo_config
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.elmo import config as elmo_config
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.gpt import config as gpt_config
 
 GPT = gpt_config.GptConfig(
     vocab_size=61,

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import models
-from modeling.elmo import config
+from modeling.networks.elmo import config
 
 CONFIG = config.ElmoConfig(
     projection_dim=4,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import gpt, kernels, kernels_tf
+from modeling import kernels, kernels_tf
+from modeling.networks.gpt import network as gpt
 from tests.modeling import random_weights
 
 SHAPE = (100, 200)

@@ -16,8 +16,8 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses, models, pretrainers
-from modeling.configs import gpt_config
 from modeling.features import head_config
+from modeling.networks.gpt import config as gpt_config
 from tests import elmo_streams
 from tests.modeling import random_weights, traced_operations
 

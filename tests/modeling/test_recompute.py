@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from modeling import pretrainers
 from modeling.checkpoints import keras_files
-from modeling.configs import gpt_config
+from modeling.networks.gpt import config as gpt_config
 from tests.modeling import random_weights, traced_operations
 
 RATES = (

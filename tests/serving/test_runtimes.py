@@ -18,9 +18,9 @@ from contract import features as feature_names
 from data_pipeline.classification import encoding
 from data_pipeline.text import wordpiece
 from modeling import losses, models
-from modeling.configs import gpt_config
-from modeling.elmo import config as elmo_config
 from modeling.features import head_config
+from modeling.networks.elmo import config as elmo_config
+from modeling.networks.gpt import config as gpt_config
 from serving import export, formats, predictor, runtimes
 from tests import daily
 from tests.serving import networks, test_export

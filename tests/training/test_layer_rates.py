@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 
 from modeling.checkpoints import names
-from modeling.configs import bert_family, gpt_config
-from modeling.elmo import config as elmo_config
+from modeling.configs import bert_family
+from modeling.networks.elmo import config as elmo_config
+from modeling.networks.gpt import config as gpt_config
 from training import layer_rates
 from training.optimizers import bert_adam
 

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from data_pipeline.batches import sharing
 from modeling import heads, losses, models, packed_rows, pretrainers
-from modeling.configs import config, gpt_config
+from modeling.configs import config
+from modeling.networks.gpt import config as gpt_config
 from tests import daily
 from tests.training import steps
 from training import batch_parts, gradients_tf

@@ -13,7 +13,7 @@ import tensorflow as tf
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
 from modeling.configs import config_files
-from modeling.elmo import files, lstm
+from modeling.networks.elmo import files, lstm
 from tests.elmo_files import OPTIONS, WEIGHTS, stored, write, zero_states
 from tests.modeling.random_weights import assert_equal, random_model, values
 

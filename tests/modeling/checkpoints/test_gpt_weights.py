@@ -17,7 +17,7 @@ from modeling.checkpoints import (
     names,
     pretrained,
 )
-from modeling.configs import gpt_config
+from modeling.networks.gpt import config as gpt_config
 from tests.modeling import left_to_right
 from tests.modeling.random_weights import assert_equal, random_model, values
 

@@ -11,8 +11,9 @@ import tensorflow as tf
 from contract import errors
 from contract import features as names
 from modeling import bert, heads, models, pretrainers
-from modeling.configs import gpt_config, keras_configs
-from modeling.elmo import characters
+from modeling.configs import keras_configs
+from modeling.networks.elmo import characters
+from modeling.networks.gpt import config as gpt_config
 from tests import daily
 from tests.modeling import random_weights
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from contract import features
 from modeling import pretrainers
-from modeling.configs import gpt_config
 from modeling.generation import decoding, sampling
+from modeling.networks.gpt import config as gpt_config
 from tests.modeling import left_to_right
 
 V, CONTEXT = 40, 48

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from data_pipeline.pretraining import masking
-from modeling.elmo import config as elmo_config
+from modeling.networks.elmo import config as elmo_config
 from tests import tiny
 from tests.refusals import refused
 

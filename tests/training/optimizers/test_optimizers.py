@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from modeling import losses, models, pretrainers
 from modeling.checkpoints import names
-from modeling.elmo import objective
+from modeling.networks.elmo import objective
 from tests import elmo_streams
 from tests.training import steps
 from training import carried_states, gradients_tf, schedule

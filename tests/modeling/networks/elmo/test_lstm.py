@@ -1,13 +1,13 @@
 """LSTMs of both directions: their own gradient against TensorFlow's, step by step.
 
-tests/modeling/elmo/test_network.py has the values of the original.
+tests/modeling/networks/elmo/test_network.py has the values of the original.
 """
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.elmo import lstm
+from modeling.networks.elmo import lstm
 
 ROWS, STEPS, INPUTS, UNITS, WIDTH = 3, 5, 4, 6, 3
 # Padding lies to the right, more of it in the second row; no row has the last step.

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import models, pretrainers
-from modeling.configs import gpt_config
+from modeling.networks.gpt import config as gpt_config
 from tests.modeling import left_to_right
 
 ROUNDING = 1e-5

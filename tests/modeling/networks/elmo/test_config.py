@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from modeling.configs import config_files
-from modeling.elmo import config as elmo_config
+from modeling.networks.elmo import config as elmo_config
 
 ROOT = pathlib.Path(__file__).parents[3]
 OPTIONS = {

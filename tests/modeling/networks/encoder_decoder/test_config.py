@@ -9,7 +9,7 @@ import pytest
 from contract import features
 from modeling.configs import config as config_lib
 from modeling.configs import config_files
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
 
 FILE = pathlib.Path(__file__).parents[2] / "golden/seq2seq/hugging_face/config.json"
 RAW = json.loads(FILE.read_text("utf-8"))

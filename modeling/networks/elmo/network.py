@@ -8,7 +8,7 @@ from keras import ops
 
 from modeling import dropout_sites, kernels
 from modeling.configs import keras_configs
-from modeling.elmo import characters, lstm
+from modeling.networks.elmo import characters, lstm
 
 
 class LstmWeights(keras_configs.Configured, keras.layers.Layer):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.elmo import objective as bidirectional_lm
+from modeling.networks.elmo import objective as bidirectional_lm
 from tests import elmo_streams
 
 ROUNDING = 1e-5

@@ -11,7 +11,7 @@ import numpy as np
 
 from contract import atomic_files, errors
 from modeling.checkpoints import names, weights_file
-from modeling.elmo import names as elmo_names
+from modeling.networks.elmo import names as elmo_names
 
 ENDING = ".hdf5"
 WEIGHTS_FILE = "weights.hdf5"

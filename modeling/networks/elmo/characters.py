@@ -8,7 +8,7 @@ from keras import ops
 
 from modeling import bert, kernels, kernels_tf
 from modeling.configs import keras_configs
-from modeling.elmo import config as elmo_config
+from modeling.networks.elmo import config as elmo_config
 
 _CARRY_BIAS = -2.0  # a highway begins with most of a word as it is
 _SHORT_WORD = 13  # characters; its two marks included

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from modeling import pretrainers
-from modeling.configs import gpt_config
 from modeling.features import attention_maps, vectors
+from modeling.networks.gpt import config as gpt_config
 from tests.modeling import left_to_right
 
 # Initial values so wide that a mistake anywhere moves the output visibly.

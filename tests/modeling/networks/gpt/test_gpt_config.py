@@ -5,7 +5,8 @@ import json
 import pytest
 
 from modeling.configs import config as config_lib
-from modeling.configs import config_files, gpt_config
+from modeling.configs import config_files
+from modeling.networks.gpt import config as gpt_config
 
 HPARAMS = {"n_vocab": 9, "n_ctx": 6, "n_embd": 8, "n_head": 2, "n_layer": 3}
 

@@ -14,7 +14,7 @@ from keras import ops
 from modeling import losses as losses_lib
 from modeling import models
 from modeling.configs import keras_configs
-from modeling.elmo import lstm
+from modeling.networks.elmo import lstm
 
 DIRECTIONS = ("forward", "backward")
 _ALGORITHM = "philox"  # named because the default one depends on the device

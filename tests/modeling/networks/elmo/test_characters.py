@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.elmo import characters
+from modeling.networks.elmo import characters
 
 WIDEST = 3
 CUT = 16  # 13 characters and the widest filter

@@ -18,7 +18,7 @@ from modeling.checkpoints import (
     pretrained,
     warm_start,
 )
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from modeling import dropout_sites, kernels_tf
-from modeling.encoder_decoder import network as network_lib
+from modeling.networks.encoder_decoder import network as network_lib
 from tests.modeling import random_weights
 
 

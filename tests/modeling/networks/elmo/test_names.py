@@ -5,7 +5,7 @@ import pytest
 
 from modeling.checkpoints import names
 from modeling.configs import config_files
-from modeling.elmo import names as elmo_names
+from modeling.networks.elmo import names as elmo_names
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 

@@ -12,7 +12,7 @@ import pytest
 
 from modeling import models
 from modeling.configs import config_files
-from modeling.elmo import lstm
+from modeling.networks.elmo import lstm
 from tests import elmo_files
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"

@@ -12,8 +12,8 @@ from contract import features as names
 from modeling import pretrainers
 from modeling.generation import beam_search, decoding, sampling
 from tests import daily
-from tests.modeling.encoder_decoder.conftest import GOLDEN
 from tests.modeling.generation import written_out
+from tests.modeling.networks.encoder_decoder.conftest import GOLDEN
 
 NEW = 12
 GREEDY = sampling.Sampling(temperature=0)

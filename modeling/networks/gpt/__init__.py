@@ -1,0 +1,1 @@
+"""GPT and GPT-2: their config and network."""
