@@ -45,7 +45,6 @@ tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, to
 tf.get_logger().addFilter(command_line.is_for_the_reader)
 _BATCH_SIZE = 64
 
-_PAIR = "encoder_decoder"
 _OF_FITTED = "fit", "evaluate", "report", "read"
 
 # The names of other modules that pages use; one a line, or mypy takes no type of them.
@@ -196,7 +195,7 @@ class Loaded:
         self._check_encodes("embed")
         chosen = (pooling, layers) != (None, None)
         is_encoder = isinstance(self.model, text_encoder.TextEncoder) and not chosen
-        if self.model.config.network == "gpt" and not is_encoder:
+        if self.model.config.spec.text_vectors == "trained" and not is_encoder:
             raise errors.InputError(
                 "embed: a GPT has no special tokens before it is fine-tuned; use "
                 "extract_features.py"
@@ -289,7 +288,7 @@ class Loaded:
             ValueError: this is no encoder-decoder, or a setting is unknown or wrong.
         """
         config = self.model.config
-        if config.network != _PAIR:
+        if not config.spec.has_decoder:
             raise errors.InputError(
                 f"write: {config.kind} is no encoder-decoder; load one"
             )
@@ -414,7 +413,7 @@ class Loaded:
         return functools.cache(compile_for)
 
     def _check_encodes(self, action):
-        if self.model.config.network == _PAIR:
+        if self.model.config.spec.has_decoder:
             raise errors.InputError(
                 f'{action}: load an encoder-decoder with head="none", for its encoder'
             )

@@ -86,7 +86,7 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         self.norm = layer_norm(config, "layer_norm", self.given_dtype)
-        self.token_type_embeddings = None  # as in a DistilBERT
+        self.token_type_embeddings = None  # where there are no segments
         self.projection = None
         if config.has_projection:
             size, dtype = config.hidden_size, self.given_dtype
@@ -328,15 +328,23 @@ class Network(keras_configs.NetworkLayer):
     ):
         if seed is keras_configs.FRESH:
             seed = self.fresh_seed(training)
-        hidden = self.embeddings(input_ids, segment_ids, seed=seed, table=table)
-        outputs = {"embedding_output": hidden, "layer_outputs": []}
-        bias = kernels.attention_bias(self.visible(input_mask))
+        first = self.embeddings(input_ids, segment_ids, seed=seed, table=table)
+        hidden = self.walk(first, input_mask, None, seed)
+        last = self.end([first, *hidden][-1], input_mask, positions, seed)
+        hidden.append(last["sequence_output"])
+        return {"embedding_output": first, "layer_outputs": hidden, **last}
+
+    def walk(self, hidden, mask, position_ids, seed):
+        """The outputs of all blocks but the last, a list of [R, S, D].
+
+        `position_ids`, int [R, S], are places of tokens in their texts; None for 0, 1,
+        and so on. Here they matter to embeddings alone, which have read them.
+        """
+        bias, outputs = kernels.attention_bias(self.visible(mask)), []
         for block in self.blocks[:-1]:
             hidden = self.run(block, (hidden,), bias, None, seed=seed)
-            outputs["layer_outputs"].append(hidden)
-        last = self.end(hidden, input_mask, positions, seed)
-        outputs["layer_outputs"].append(last["sequence_output"])
-        return outputs | last
+            outputs.append(hidden)
+        return outputs
 
     def visible(self, input_mask):
         """The keys of each query, as `kernels.attention_bias` takes them."""
@@ -403,7 +411,7 @@ class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        if config.network != "bert":
+        if "masked_lm" not in config.spec.objectives:
             raise errors.InputError(
                 f"{config.kind} predicts the next token, and no masked words; give a "
                 "BERT, or --objective=left_to_right"

@@ -44,6 +44,43 @@ class ClassifierHead(keras_configs.Configured, keras.layers.Layer):
         return self.logits(hidden)
 
 
+class DenseClassifierHead(keras_configs.Configured, keras.layers.Layer):
+    """Logits by a dense layer that reads the first token, as Hugging Face has them.
+
+    For a choice it may have a dense layer of another name, its summary.
+
+    Call shapes: as ClassifierHead.
+    """
+
+    arguments = ("config", "num_classes", "is_choice")
+    parts = ("dense", "logits")
+    only_dtype = "float32"
+
+    def __init__(self, config, num_classes, is_choice=False, **kwargs):
+        super().__init__(**kwargs)
+        self.config, self.num_classes = config, num_classes
+        self.is_choice = is_choice
+        self.settings = config.spec.classifier
+        is_summary = is_choice and self.settings.has_summary
+        names = ("summary", "logits") if is_summary else ("dense", "out_proj")
+        self.drops_input = self.settings.drops_input and not is_summary
+        units = config.hidden_size, num_classes
+        self.dense, self.logits = (
+            bert.OutputProjection(size, HEAD_STDDEV, name=name)
+            for size, name in zip(units, names, strict=True)
+        )
+
+    def call(self, first, seed=None, is_shared=False):
+        activation, rate, *_ = self.settings
+        if self.drops_input:
+            site = dropout_sites.DENSE_CLASSIFIER
+            first = kernels.dropout(first, rate, seed, site)
+        hidden = self.dense(first)
+        hidden = bert.activate(activation, hidden, training=seed is not None)
+        hidden = kernels.dropout(hidden, rate, seed, dropout_sites.HEAD)
+        return self.logits(hidden)
+
+
 class SpanHead(keras_configs.Configured, keras.layers.Layer):
     """Start and end logits of an answer (BERT section 4.2); run_squad.py.
 

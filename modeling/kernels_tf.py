@@ -299,6 +299,11 @@ def _scores_backward(to_dropped, weights, subtracted, mask, *, scale):
     return tf.cast(to_scores, to_dropped.dtype)
 
 
+# What is joined of a layer's projections: in the last one, which may compute queries
+# at some positions only, and of another sequence not the query.
+EVERY, BUT_QUERY = ("query", "key", "value"), ("key", "value")
+
+
 @contextlib.contextmanager
 def joined_projections(model):
     """Puts query, key and value weights of each layer side by side, for serving.
@@ -310,7 +315,8 @@ def joined_projections(model):
     Yields the tf.Variables that inference reads while the block runs, some of them
     copies, which training does not change. Results are equal but for rounding.
     """
-    joined = [*_attentions(model)]
+    pairs = model.config.spec.joined_projections
+    joined = [*pairs(model.network)] if pairs else []
     for attention, names in joined:
         attention.joined = JoinedProjections(attention, names)
     projections = [attention.joined for attention, _ in joined]
@@ -321,23 +327,6 @@ def joined_projections(model):
     finally:
         for attention, _ in joined:
             attention.joined = None
-
-
-def _attentions(model):
-    """The layers whose weights are apart, each with what is joined of it."""
-    network, kind = model.network, model.config.network
-    every, but_query = ("query", "key", "value"), ("key", "value")
-    if kind == "bert":
-        last = network.blocks[-1].attention
-        # Once each, though passes may share one, as in ALBERT.
-        for attention in dict.fromkeys(block.attention for block in network.blocks):
-            # The last may compute queries at some positions only.
-            yield attention, but_query if attention is last else every
-    if kind == "encoder_decoder":
-        for block in (*network.encoder.blocks, *network.decoder.blocks):
-            yield block.attention, every
-        for block in network.decoder.blocks:  # queries come from the target
-            yield block.cross_attention, but_query
 
 
 class JoinedProjections:

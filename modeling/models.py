@@ -13,8 +13,6 @@ import keras
 from contract import errors
 from contract import features as names
 from modeling import (
-    bert,
-    bert_family,
     heads,
     kernels,
     kernels_tf,
@@ -24,21 +22,6 @@ from modeling import (
 )
 from modeling.configs import keras_configs
 from modeling.features import head_config, source
-from modeling.networks.elmo import network as elmo
-from modeling.networks.encoder_decoder import network as encoder_decoder
-from modeling.networks.gpt import network as gpt
-
-_NETWORKS = {  # by the kind of their config
-    "BERT": bert.BertEncoder,
-    "DistilBERT": bert.BertEncoder,
-    "RoBERTa": bert.BertEncoder,
-    "ELECTRA": bert.BertEncoder,
-    "ALBERT": bert_family.AlbertEncoder,
-    "GPT": gpt.GptDecoder,
-    "GPT-2": gpt.GptDecoder,
-    "ELMo": elmo.ElmoNetwork,
-    "encoder-decoder": encoder_decoder.EncoderDecoder,
-}
 
 
 class BertModel(keras_configs.ConfiguredModel, keras.Model):
@@ -65,7 +48,7 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
         super().__init__(autocast=False, **kwargs)
         self.config = config
         self.recompute = recompute
-        network = _NETWORKS[config.kind](
+        network = config.spec.layers(
             config, recompute, name=config.network, dtype=self.given_dtype
         )
         # Keras' files call a part by its attribute, which is the network's name.
@@ -183,15 +166,15 @@ class BertClassifier(BertModel):
         self.sequences = sequences
         self.predicts_tokens = predicts_tokens
         is_choice = sequences == "compared"
-        is_dense = config.kind in bert_family.DENSE_CLASSIFIERS and not (
+        is_dense = config.spec.classifier is not None and not (
             is_choice and config.has_pooler  # where a choice is by the pooler
         )
         if self.reading.is_plain and is_dense:
-            self.classifier = bert_family.DenseClassifierHead(
+            self.classifier = heads.DenseClassifierHead(
                 config, num_classes, is_choice, name="classifier"
             )
         else:
-            is_gpt = config.network == "gpt"
+            is_gpt = config.spec.has_wide_kernels
             self.classifier = heads.ClassifierHead(
                 num_classes, is_gpt, name="classifier"
             )

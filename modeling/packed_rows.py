@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from contract import features as names
-from modeling import kernels
 
 
 def encode(network, features, seed, positions=None, table=None):
@@ -21,10 +20,9 @@ def encode(network, features, seed, positions=None, table=None):
         rows.pack(features[names.INPUT_IDS]),
         rows.pack(features[names.SEGMENT_IDS]),
     )
-    hidden = network.embeddings(*inputs, rows.position_ids(), seed=seed, table=table)
-    bias = kernels.attention_bias(network.visible(rows.attention_mask()))
-    for block in network.blocks[:-1]:
-        hidden = network.run(block, (hidden,), bias, None, seed=seed)
+    places = rows.position_ids()
+    first = network.embeddings(*inputs, places, seed=seed, table=table)
+    hidden = [first, *network.walk(first, rows.attention_mask(), places, seed)][-1]
     # The last block may compute a few positions, which are those of [B, S].
     mask = features[names.INPUT_MASK]
     return network.end(rows.unpack(hidden), mask, positions, seed)

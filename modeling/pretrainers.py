@@ -4,7 +4,7 @@ import keras
 
 from contract import errors
 from contract import features as names
-from modeling import bert, bert_family, models, text_encoder, token_heads
+from modeling import bert, models, text_encoder, token_heads
 from modeling.configs import keras_configs
 from modeling.networks.encoder_decoder import decoding
 
@@ -51,7 +51,7 @@ class BertPretrainer(models.BertModel):
 
 
 class Discriminator(models.BertModel):
-    """Which tokens are not those of the text (ELECTRA, Clark et al., 2020).
+    """Which tokens are not those of the text (Clark et al., 2020).
 
     Call shapes: three features [B, S] -> {"replaced_logits": [B, S]} float32.
     """
@@ -60,7 +60,9 @@ class Discriminator(models.BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.discriminator = bert_family.DiscriminatorHead(config, name="discriminator")
+        self.discriminator = config.spec.discriminator_head(
+            config, name="discriminator"
+        )
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
@@ -100,18 +102,12 @@ def build(head, num_classes, config, *, recompute=False, **settings):
     """The model with one of `HEADS`, its variables made; C is for `CLASS_HEADS`.
 
     Raises:
-        ValueError: an encoder-decoder is to have another head than seq2seq, or that
-            head another network; or a network without a discriminator is to have one.
+        ValueError: the network has no such head.
     """
-    if head == "discriminator" and config.kind != "ELECTRA":
+    if head not in config.spec.heads:
         raise errors.InputError(
-            f"a network of {config.kind} has no head {head!r}, which is ELECTRA's; "
-            "choose a head of the network"
-        )
-    if (config.network == "encoder_decoder") != (head == "seq2seq"):
-        raise errors.InputError(
-            f"a network of {config.kind} has no head {head!r}: seq2seq is the one head "
-            "of an encoder-decoder, and of no other; choose a head of the network"
+            f"a network of {config.kind} has no head {head!r}; choose one of "
+            f"{', '.join(sorted(config.spec.heads))}"
         )
     classes = (num_classes,) if head in CLASS_HEADS else ()
     model = HEADS[head](config, *classes, recompute=recompute, **settings)

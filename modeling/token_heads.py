@@ -4,9 +4,8 @@ Products are computed in the compute dtype, and logits are float32.
 """
 
 from contract import errors
-from modeling import bert, kernels, losses
+from modeling import kernels, losses
 from modeling.generation import key_value_cache
-from modeling.networks.gpt import network as gpt
 
 OUTPUTS = ("next_token_losses", "next_token_hits")
 
@@ -22,8 +21,7 @@ def make_token_head(config, name, dtype=None):
             "attention is bidirectional, so that each token sees those that it is to "
             'predict; set "attention": "causal" in bert_config.json'
         )
-    kind = bert.MaskedLMHead if config.network == "bert" else gpt.TiedHead
-    return kind(config, name=name, dtype=dtype)
+    return config.spec.token_head(config, name=name, dtype=dtype)
 
 
 def predict_tokens(head, hidden, table, labels, training=False):
@@ -81,7 +79,15 @@ class CausalLMMixin:
         return self._predict(self.encode(features, None)["sequence_output"])
 
     def empty_cache(self, batch_size, capacity):
-        """The cache that `extend` writes to, for B texts of up to `capacity` tokens."""
+        """The cache that `extend` writes to, for B texts of up to `capacity` tokens.
+
+        Raises:
+            InputError: the network does not go on from what it has read.
+        """
+        if not self.writer.config.spec.writes_texts:
+            raise errors.InputError(
+                f"a network of {self.writer.config.kind} writes no texts; give a GPT"
+            )
         return key_value_cache.make_empty(self.writer, batch_size, capacity)
 
     def extend(

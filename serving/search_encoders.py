@@ -74,7 +74,7 @@ def open_source(source: Source) -> Encoder:
     if modules := opened.modules:
         vectors, similarity = modules.text_vectors, modules.similarity
         sentence_transformers.check_products(modules)
-    elif config.network != "bert":
+    elif config.spec.text_vectors != "untrained":
         raise errors.InputError(
             f"--pretrained={source.pretrained}: {config.kind} has no vectors of texts "
             "before it is trained for them; give a BERT, or train by run_embedding.py"

@@ -18,7 +18,7 @@ from training import model_directory
 
 def open_tokenizer(files, config):
     """The tokenizer; None, and a line, without a vocabulary."""
-    is_elmo = config.network == "elmo"
+    is_elmo = config.spec.reads_characters
     if not files.vocab_file and not is_elmo:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
@@ -55,8 +55,8 @@ def prepare(settings: ConversionSettings):
 
 def grow(settings: ConversionSettings, model, tokenizer):
     """Model and tokenizer with the tokens and rows of the settings."""
-    settings.check_network(model.config.network)
-    if model.config.network == "elmo":
+    settings.check_network(model.config)
+    if model.config.spec.reads_characters:
         return model, tokenizer
     if settings.add_tokens:
         if not tokenizer:

@@ -60,7 +60,7 @@ def work_of(
 
 def choose(settings: ExtractionSettings, config):
     """The vectors that the settings name, checked against the network."""
-    if config.network == "elmo" and not settings.names_layers:
+    if config.spec.is_recurrent and not settings.names_layers:
         return vectors.choose_all(config, **settings.vector_choice())
     return vectors.choose(config, **settings.vector_choice())
 

@@ -85,7 +85,7 @@ class FineTuningTask(abc.ABC):
             self.files |= dict(self.export_files)
         if reading:
             plain = not reading.chosen()
-            settings.check_packing(self.config.network, reads_plainly=plain)
+            settings.check_packing(self.config, reads_plainly=plain)
             self.files |= reading.files()
             self.identity = {**identity, "reading": reading.chosen()}
 

@@ -302,8 +302,10 @@ class MaskedLM(Objective):
             if trains
             else run_plans.first_weights(self.settings, files)
         )
-        if config.kind == "ELECTRA" and pretrained.is_there(path):
-            pretrained.check_generator(config, path, self.generator_size)
+        replaces = "replaced_tokens" in config.spec.objectives
+        if replaces and pretrained.is_there(path):
+            file = checkpoint.open_file(path, config)
+            config.spec.check_generator(config, file, self.generator_size)
         if trains or self.settings.do_eval:
             rule = masking.Rule(**self.settings.masking_rule())
             self.records = self.load_records(rule)

@@ -153,10 +153,15 @@ def _layer_rates(
     flag = settings.typed("unfreeze_epochs" if decay == 1 else "layerwise_lr_decay")
     errors.refuse(
         (
-            settings.trains_head_alone or config.network == "encoder_decoder",
-            f"{flag} trains layers below a head, which an encoder-decoder and "
-            "--freeze_encoder do not; leave it out",
-        )
+            settings.trains_head_alone,
+            f"{flag} trains layers below a head, which --freeze_encoder does not; "
+            "leave it out",
+        ),
+        (
+            config.spec.inputs is None,
+            f"{flag} trains layers below a head, and those of a network of "
+            f"{config.kind} have no order; leave it out",
+        ),
     )
     # Until embeddings are trained, too.
     needed = (config.num_blocks + has_head) * epochs
@@ -169,7 +174,7 @@ def _layer_rates(
             needed,
         )
     steps = num_examples / settings.train_batch_size * epochs
-    return layer_rates.LayerRates(decay, steps)
+    return layer_rates.LayerRates(config.spec.depth, decay, steps)
 
 
 def set_up(settings: training.Training) -> Any:

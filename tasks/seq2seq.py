@@ -11,10 +11,10 @@ from data_pipeline.seq2seq import graph, results
 from data_pipeline.seq2seq import split as pair_rows
 from data_pipeline.text import opening
 from modeling import losses
-from modeling.checkpoints import warm_start
 from modeling.generation import beam_search, decoding, sampling
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from modeling.networks.encoder_decoder import decoding as sequence_to_sequence
+from modeling.networks.encoder_decoder import warm_start
 from serving import generation
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings.seq2seq import Seq2seqSettings
@@ -29,7 +29,7 @@ def prepare(settings: Seq2seqSettings) -> tuple["Seq2seqTask", run_plan.Plan]:
     opened = networks.open_for_task(settings, takes_encoder_decoder=True)
     opening.check_exports(opened.tokenizer, settings.do_export)
     settings, config = settings.following(make_config(opened))
-    fills_both = config.network != opened.config.network
+    fills_both = not opened.config.spec.has_decoder
     opened.config = config
     vocab_size = opened.tokenizer.vocab_size
     settings.check_network(opened.files.config_file, config, vocab_size)
@@ -57,9 +57,9 @@ def prepare(settings: Seq2seqSettings) -> tuple["Seq2seqTask", run_plan.Plan]:
 def make_config(opened):
     """The config of an encoder-decoder; one BERT fills both sides."""
     config = opened.config
-    if config.network == "encoder_decoder":
+    if config.spec.has_decoder:
         return config
-    if config.kind != "BERT":
+    if not config.spec.fills_pairs:
         raise errors.InputError(
             f"{opened.files.config_file}: a {config.kind} cannot read and write; give "
             "the config.json of an encoder-decoder, or a BERT for both sides"

@@ -28,7 +28,7 @@ def base_config(settings: VocabularySettings):
     if not settings.base_config_file:
         return None
     config = pretrained.read_config(settings.base_config_file)
-    if config.network == "encoder_decoder" and settings.kind != WORD_PIECE:
+    if config.spec.has_decoder and settings.kind != WORD_PIECE:
         raise errors.InputError(
             f"--base_config_file={settings.base_config_file} is of an {config.kind}, "
             f"whose texts stand between [CLS] and [SEP]; set --kind={WORD_PIECE}"
@@ -123,7 +123,7 @@ def write(settings: VocabularySettings, tokenizer, config):
             os.path.basename(str(settings.output_config_file)),
             config.to_json_string(),
         )
-        if config.network == "bert" and name == file_names.HUGGING_FACE_CONFIG:
+        if config.spec.classes and name == file_names.HUGGING_FACE_CONFIG:
             # Under this name activations have the library's names.
             text = json.dumps(config.to_hugging_face(), indent=2, sort_keys=True) + "\n"
         texts[""] = text

@@ -74,7 +74,7 @@ def write_electra(directory, **changes):
 
     from modeling import replaced
     from modeling.checkpoints import google
-    from modeling.configs import bert_family
+    from modeling.networks import electra
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def write_electra(directory, **changes):
         "initializer_range": 0.1,
         **changes,
     }
-    config = bert_family.ElectraConfig.from_dict(raw)
+    config = electra.ElectraConfig.from_dict(raw)
     (directory / "config.json").write_text(config.to_json_string())
     keras.utils.set_random_seed(7)
     model = replaced.ReplacedTokenDetector(config, 0.5)

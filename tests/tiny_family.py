@@ -23,7 +23,7 @@ def write_model(
 
     from modeling import pretrainers
     from modeling.checkpoints import hugging_face
-    from modeling.configs import bert_family
+    from modeling.networks import catalogue
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def write_model(
         "initializer_range": 0.1,
         "embedding_size": 16,
     }
-    kind = bert_family.RELATIVES[model_type]
+    kind = catalogue.of_model_type(model_type).config
     known = kind.keys().values()
     fields = {name: value for name, value in sizes.items() if name in known}
     config = kind(**{**fields, "model_type": model_type, **changes})

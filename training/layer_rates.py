@@ -2,11 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
-
-from modeling.checkpoints import names
-
-_INPUTS = ("bert/embeddings/", "gpt/embeddings/", "elmo/characters/")
+from collections.abc import Callable, Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,30 +20,30 @@ class LayerRates:
     after what lies above it, embeddings last. Without a head the top layer is first.
 
     Attributes:
+        depth: the depth of a variable, or None above all layers, by its path; that of
+            the network's record, which raises an error where it does not know.
         decay: 1 for the same rate everywhere.
         steps_per_layer: 0 to train all from the first step.
     """
 
+    depth: Callable[[str], int | None]
     decay: float = 1.0
     steps_per_layer: float = 0.0
 
     def factors(self, paths: Sequence[str]) -> list[float]:
         """The factors of the rates of variables; paths as in names.Name."""
-        each, top = _depths(paths)
+        each, top = self._depths(paths)
         return [self.decay ** (top - depth) for depth in each]
 
     def first_steps(self, paths: Sequence[str]) -> list[int]:
         """The step from which on each variable is trained; of those that are."""
-        each, top = _depths(paths)
+        each, top = self._depths(paths)
         above = [max(0, top - 1 - depth) for depth in each]  # layers, and a head
         first = min(above)
         return [math.ceil((count - first) * self.steps_per_layer) for count in above]
 
-
-def _depths(paths: Sequence[str]) -> tuple[list[int], int]:
-    """The depths of variables, and that of a head."""
-    numbers = [names.layer_number(path) for path in paths]
-    top = max((n for n in numbers if n is not None), default=-1) + 3
-    above = [0 if path.startswith(_INPUTS) else top for path in paths]
-    depths = [a if n is None else n + 1 for n, a in zip(numbers, above, strict=True)]
-    return depths, top
+    def _depths(self, paths: Sequence[str]) -> tuple[list[int], int]:
+        """The depths of variables, and that of a head."""
+        depths = [self.depth(path) for path in paths]
+        top = max((depth for depth in depths if depth is not None), default=0) + 2
+        return [top if depth is None else depth for depth in depths], top

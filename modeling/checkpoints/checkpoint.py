@@ -28,6 +28,7 @@ from modeling.checkpoints import (
     tf_keras_h5,
     weights_file,
 )
+from modeling.networks import catalogue
 from modeling.networks.elmo import files as elmo_files
 from terminal import progress
 
@@ -232,8 +233,8 @@ def check_file(config, file, *, allows_missing=None):
 def _fits(config, key, size):
     """Whether a size is the config's, or is without its special tokens alone."""
     wanted = operator.attrgetter(key)(config)
-    has_tokens = config.network == "gpt" and key in ("vocab_size", "num_table_rows")
-    return wanted == size or (has_tokens and 0 < wanted - size <= names.NEW_TOKENS)
+    more = config.spec.new_tokens if key in ("vocab_size", "num_table_rows") else 0
+    return 0 <= wanted - size <= more
 
 
 @contextlib.contextmanager
@@ -276,7 +277,7 @@ def assign(
     """
     assigned: list[str] = []
     missing: list[str] = []
-    used = set()
+    used, network = set(), model.config.spec
     rows = names.named_variables(model)
     beside = {}
     if path is not None and hasattr(model, "projections"):
@@ -291,7 +292,8 @@ def assign(
             continue
         source, row = beside.get(name.path, (file, name))
         stored = source.shape_of(row)  # compared first: it may not fit into memory
-        if name.path in names.TOKEN_TABLES and _lacks_tokens(stored, shape):
+        is_table = name.path == network.token_table
+        if is_table and _lacks_tokens(stored, shape, network.new_tokens):
             stored = shape
         # The head of another task has other classes, or reads other layers.
         if stored != shape and name.path.startswith(names.TASK_PARTS):
@@ -303,7 +305,7 @@ def assign(
                 f"{list(shape)}; this checkpoint belongs to another config file"
             )
         value = source.read(row).astype(np.float32, copy=False)
-        if name.path in names.TOKEN_TABLES:
+        if is_table:
             value = _add_new_tokens(value, variable, model.config)
         if count := np.count_nonzero(~np.isfinite(value)):
             raise errors.InputError(
@@ -314,7 +316,7 @@ def assign(
         assigned.append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
     depth = model.config.num_blocks
-    if any((names.layer_number(key) or 0) >= depth for key in unused):
+    if any((catalogue.layer_number(key) or 0) >= depth for key in unused):
         logging.warning(
             "%s: has %d layers, and the config has %s=%d; the last ones are not used",
             file.source,
@@ -366,10 +368,10 @@ def open_projections(modules, config, file=None):
     return places
 
 
-def _lacks_tokens(stored, shape):
-    """Whether a table in a file has all rows but those of GPT's special tokens."""
+def _lacks_tokens(stored, shape, most):
+    """Whether a table in a file has all rows but those of `most` special tokens."""
     same = len(stored) == len(shape) and stored[1:] == shape[1:]
-    return same and 0 < shape[0] - stored[0] <= names.NEW_TOKENS
+    return same and 0 < shape[0] - stored[0] <= most
 
 
 def _add_new_tokens(value, variable, config):
@@ -401,5 +403,5 @@ def load_trained(model, path, *, allows_missing=None):
 
 def list_keys(keys):
     """Keys in text, those of no layer first; beyond eight their number alone."""
-    ordered = sorted(keys, key=lambda key: names.layer_number(key) is not None)
+    ordered = sorted(keys, key=lambda key: catalogue.layer_number(key) is not None)
     return wording.first_of(ordered, 8)

@@ -3,10 +3,9 @@
 import keras
 import numpy as np
 
-from contract import errors, features
+from contract import errors
 from modeling import token_heads
 from modeling.checkpoints import names
-from modeling.networks.elmo import config as elmo_config
 
 TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 
@@ -61,20 +60,9 @@ def make_batch(config):
     lengths = np.linspace(length, max(1, length // 4), 4).astype(int)[:, None]
     mask = (np.arange(length)[None] < lengths).astype(np.int32)
     segments = (np.arange(length)[None] >= lengths // 2).astype(np.int32)
-    if config.network == "elmo":
-        shape = (*mask.shape, config.max_characters)
-        ids = rng.integers(0, elmo_config.NUM_CHARACTERS, shape, np.int32) + 1
-        ids *= mask[..., np.newaxis]
-    else:
-        ids = rng.integers(0, config.vocab_size, mask.shape, np.int32) * mask
-    batch = {}
-    if config.network == "encoder_decoder":
-        size = min(16, config.decoder.max_position_embeddings)
-        target = rng.integers(0, config.num_outputs, (4, size + 1), np.int32)
-        values = target[:, :-1], np.ones((4, size), np.int32), target[:, 1:]
-        batch = dict(zip(features.DECODER_INPUTS, values, strict=True))
+    ids = config.spec.draw_ids(config, rng, mask)
     return {
-        **batch,
+        **config.spec.draw_more(config, rng),
         "input_ids": ids,
         "input_mask": mask,
         "segment_ids": np.minimum(segments, max(config.type_vocab_size, 1) - 1) * mask,

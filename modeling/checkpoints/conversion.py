@@ -26,12 +26,11 @@ from modeling.checkpoints import (
     names,
     pretrained,
     sentence_transformers,
-    warm_start,
+    weights_file,
 )
 from modeling.features import head_config
-from modeling.networks.elmo import config as elmo_config
+from modeling.networks import catalogue
 from modeling.networks.elmo import files as elmo_files
-from modeling.networks.gpt import config as gpt_config
 
 # The weights, by the name that releases give them.
 FILES = {
@@ -40,13 +39,6 @@ FILES = {
     "hdf5": elmo_files.WEIGHTS_FILE,
 }
 FORMATS = tuple(FILES)
-# Formats that can hold a network.
-_TARGETS = {
-    "elmo": ("google", "hdf5"),
-    "encoder_decoder": ("google", "hugging_face"),
-    "bert": ("google", "hugging_face"),
-    "gpt": ("google", "hugging_face"),
-}
 _BARE_PREFIX = file_names.CHECKPOINT_PREFIX  # as of GPT-2's release and bilm-tf's runs
 # Patterns of all names under which weights are written.
 WRITTEN = (
@@ -74,7 +66,6 @@ _HEAD_OF = {
     "span/logits/bias": "span",
 }
 _UNNEEDED = ("bert/pooler/", "masked_lm/", "next_sentence/")  # by other tasks
-_USUAL_HEADS = {"gpt": "language_model", "encoder_decoder": "seq2seq"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +88,7 @@ class Converted:
     def __str__(self):
         report = self.report
         parts = collections.Counter(
-            _part(name.path)
+            self.model.config.spec.part(name.path)
             for name, _ in names.named_variables(self.model)
             if name.google in report.assigned
         )
@@ -152,47 +143,47 @@ def read(path, config, head="auto", file=None, **settings):
         sentence_transformers.check(modules, config, file)
         checkpoint.open_projections(modules, config, file)
     is_choice = hugging_face.stated_problem_type(config) == "choice"
-    if head == "classifier" and config.network == "bert" and is_choice:
+    if head == "classifier" and is_choice and config.spec.choice_class(config):
         settings = {"sequences": "compared", **settings}
     with checkpoint.drawing_after():
         model = pretrainers.build(
             head, num_classes, select_config(config, head), **settings
         )
-        is_part = model.config.network != config.network
+        is_part = type(model.config) is not type(config)
         report = checkpoint.assign(
-            model, warm_start.select_encoder(file, model) if is_part else file, path
+            model, _select_part(file, config, model) if is_part else file, path
         )
     rows = [name for name, _ in names.named_variables(model)]
-    has = {_part(name.path) for name in rows if name.google in report.assigned}
+    part = model.config.spec.part
+    has = {part(name.path) for name in rows if name.google in report.assigned}
     if head in pretrainers.CLASS_HEADS and head not in has:
         raise errors.InputError(
             f"--head={head}: {report.source} has the names of another head of "
             f"{config.kind}; leave --head out to find it"
         )
     for name in rows:
-        if name.google in report.missing and (part := _part(name.path)) in has:
+        if name.google in report.missing and part(name.path) in has:
             raise errors.InputError(
                 f"{report.source}: lacks {name.google}, though it has others of the "
-                f"{part}; copy it again"
+                f"{part(name.path)}; copy it again"
             )
     return Converted(file.format, head, model, report, file.states, modules)
 
 
 def select_config(config, head):
     """The config of the model that `read` returns; a BERT's for a bare encoder."""
-    if config.network != "encoder_decoder" or head != "none":
-        return config
-    return dataclasses.replace(config.encoder, extra={})
+    return config.spec.part_alone(config) if head == "none" else config
 
 
-def _part(path):
-    """The part that has a variable: encoder, decoder, pooler, or its head."""
-    first, second, *_ = path.split("/")
-    if names.is_head(path):
-        return first
-    if first == "encoder_decoder":
-        return second
-    return "pooler" if second == "pooler" else "encoder"
+def _select_part(file, config, model):
+    """What an open checkpoint of a config has of a model of `select_config`."""
+    rows = [name for name, _ in names.named_variables(model)]
+    places = {
+        row.key(file.format): (file, theirs)
+        for row, theirs in zip(rows, config.spec.rows_of_part(rows), strict=True)
+        if theirs.key(file.format) in file.shapes
+    }
+    return weights_file.Renamed(f"{file.source} (encoder)", file.format, places)
 
 
 def find_head(file, config, head="auto", path=""):
@@ -205,14 +196,14 @@ def find_head(file, config, head="auto", path=""):
     Raises:
         ValueError: it has several heads, or not this one.
     """
-    rows = names.head_rows(config)
+    rows, network = names.head_rows(config), config.spec
     keys = {path: rows[path].key(file.format) for path in _HEAD_OF if path in rows}
     held = {_HEAD_OF[path]: key for path, key in keys.items() if key in file.shapes}
     order = keys.get("next_sentence/bias")
     if config.is_left_to_right and "pretraining" in held and order not in file.shapes:
         held["language_model"] = held.pop("pretraining")
-    if config.network == "encoder_decoder" and "pretraining" in held:
-        held["seq2seq"] = held.pop("pretraining")
+    if "pretraining" in held:
+        held[network.pretraining_head] = held.pop("pretraining")
     is_text = head in ("auto", "text_encoder")
     if is_text and sentence_transformers.read(path or file.source):
         held = {"text_encoder": ""}
@@ -230,14 +221,13 @@ def find_head(file, config, head="auto", path=""):
                 f"{file.source}: has several heads, {' and '.join(sorted(held))}; "
                 "choose one by --head"
             )
-        if held and architecture not in ("", *hugging_face.ARCHITECTURES):
+        if held and architecture not in ("", *catalogue.transformers_classes()):
             raise errors.InputError(
                 f"{file.source}: the head of {architecture} is not known; name one by "
                 "--head, or --head=none for the encoder alone"
             )
-        # GPT needs no weights but the network's to predict tokens.
-        head = next(iter(held), _USUAL_HEADS.get(config.network, "none"))
-    if config.network == "gpt" and head == "language_model":
+        head = next(iter(held), network.usual_head)
+    if head == network.free_head:
         return head, None
     if head != "none" and head not in held:
         listed = " and ".join(sorted(held)) or "none"
@@ -324,7 +314,7 @@ def grow(model, vocab_size):
 
 def check_target(config, target):
     """Refuses a format that does not hold the network of a config; names the others."""
-    known = _TARGETS[config.network]
+    known = config.spec.targets
     if target not in known:
         raise errors.InputError(
             f"{target}: no format for the weights of {config.kind}; choose one of "
@@ -343,7 +333,7 @@ def write(directory, model, target, *, left_out=(), **kept):
         ValueError: as in `check_target` and elmo_files.save.
     """
     check_target(model.config, target)
-    is_bare = target == "google" and model.config.network != "bert"
+    is_bare = target == "google" and not model.config.spec.has_google_release
     file = _BARE_PREFIX if is_bare else FILES[target]
     path = os.path.join(directory, file)
     if target == "hdf5":  # whose errors name the file
@@ -373,12 +363,8 @@ def write_directory(
         model, kept.get("left_out", ()), kept.get("problem_type", "")
     )
     texts = pretrained.files(config, tokenizer, for_library=target == "hugging_face")
-    if target == "google" and config.kind == "GPT-2":
-        texts = _as_released(config, texts)
-    if target == "google" and config.network == "elmo":
-        raw = config.to_dict()  # the original wants another number where it trains
-        raw["char_cnn"]["n_characters"] = elmo_config.NUM_CHARACTERS
-        texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"
+    if target == "google":
+        texts = config.spec.as_released(config, texts)
     if target == "hugging_face":
         del texts[config.file_name]  # config.json lies there already
         if tokenizer:
@@ -418,19 +404,3 @@ def list_unchanged(model, arrays):
     """The names whose variables still equal their `arrays`, {Google name: array}."""
     variables = google.variables(model)
     return [name for name in arrays if np.array_equal(arrays[name], variables[name])]
-
-
-def _as_released(config, texts):
-    """The files beside GPT-2's weights under the names of its release.
-
-    config.json stays where it holds more than hparams.json.
-    """
-    raw = config.to_hparams()
-    released = {
-        file_names.VOCAB_JSON: file_names.ENCODER_JSON,
-        file_names.MERGES_TXT: file_names.VOCAB_BPE,
-    }
-    texts = {released.get(name, name): text for name, text in texts.items()}
-    if gpt_config.GptConfig.from_dict(raw) == dataclasses.replace(config, extra={}):
-        del texts[config.file_name]
-    return {**texts, file_names.HPARAMS: json.dumps(raw)}

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from contract import errors, json_files, remote_files, wording
-from modeling.checkpoints import names
+from modeling.networks import catalogue
 
 _ADAPTER = (
     "it is of an adapter of PEFT, which changes what its model answers: merge the two "
@@ -121,7 +121,7 @@ def check_tensors(source: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raises ForeignError for a part of a weight, and for an empty one."""
     for key, shape in shapes.items():
         parts = (why for pattern, why in _PARTS.items() if re.search(pattern, key))
-        is_empty = 0 in shape and names.layer_number(key) is not None
+        is_empty = 0 in shape and catalogue.layer_number(key) is not None
         if why := next(parts, _EMPTY if is_empty else ""):
             raise ForeignError(f"{source}: {key} is not read ({why})")
 

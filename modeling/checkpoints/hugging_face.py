@@ -17,6 +17,7 @@ import safetensors.numpy
 from contract import errors, file_names, json_files
 from modeling import models
 from modeling.checkpoints import foreign_files, names, tf_keras_h5, weights_file
+from modeling.networks import catalogue, spec
 
 WEIGHTS_FILE = "model.safetensors"
 # Names the shards of a large model, and which of them holds which variable.
@@ -28,69 +29,16 @@ _BUFFERS = re.compile(
     r"(position_ids|token_type_ids|_float_tensor)$"
     r"|\.attn\.(masked_)?bias$|^lm_head\.weight$"
 )
-_GPT_2_TABLE = "transformer.wte.weight"
-# Classes of BERT and its relatives, whose names begin as here.
-_PREFIXES = {
-    "bert": "Bert",
-    "distilbert": "DistilBert",
-    "roberta": "Roberta",
-    "xlm-roberta": "XLMRoberta",
-    "electra": "Electra",
-    "albert": "Albert",
-}
-_TAGGER, _CHOICE = "ForTokenClassification", "ForMultipleChoice"
-# {parts of a model beside its network: the end of the class of transformers}.
-_SUFFIXES = {
-    (): "Model",
-    ("classifier",): "ForSequenceClassification",
-    ("tagger",): _TAGGER,
-    ("span",): "ForQuestionAnswering",
-    ("masked_lm", "next_sentence"): "ForPreTraining",
-    ("discriminator",): "ForPreTraining",
-    ("masked_lm",): "ForMaskedLM",
-    ("next_sentence",): "ForNextSentencePrediction",
-}
 # Classifiers with one logit for each answer.
-_CHOICES = ("OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
-# {kind: {parts: class}} of other networks; GPT predicts tokens without further parts.
-_ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
-    "encoder-decoder": {(): "EncoderDecoderModel"},
-    "GPT": {
-        (): "OpenAIGPTLMHeadModel",
-        ("classifier",): "OpenAIGPTForSequenceClassification",
-    },
-    "GPT-2": {
-        (): "GPT2LMHeadModel",
-        ("classifier",): "GPT2ForSequenceClassification",
-        ("tagger",): "GPT2ForTokenClassification",
-        ("span",): "GPT2ForQuestionAnswering",
-    },
-}
-_LEFT_TO_RIGHT_BERT = "BertLMHeadModel"
-ARCHITECTURES = frozenset(
-    {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "GPT2Model", *_CHOICES}
-).union(
-    *(of_kind.values() for of_kind in _ARCHITECTURES.values()),
-    (
-        a + b
-        for a in (*_PREFIXES.values(), "Ernie")
-        for b in (*_SUFFIXES.values(), _CHOICE)
-    ),
-)
+_CHOICES = (spec.CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
 # Names of earlier or other classes, and of those that have their place.
 _RENAMED = {
     "LayerNorm.gamma": "LayerNorm.weight",
     "LayerNorm.beta": "LayerNorm.bias",
-    "multiple_choice_head.summary.": "score.",
-    "encoder.bert.": "encoder.",  # of TensorFlow's encoder-decoder
-    "ernie.": "bert.",
 }
 # Prefixes by what wraps a model: PyTorch's data parallel and compiled models, those of
 # Lightning and of a user's class, and sentence-transformers.
 _WRAPPERS = re.compile(r"((module|_orig_mod|model|(0\.)?auto_model)\.)*")
-# How names of the parts of a network begin where it has no prefix.
-_BARE = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")
-_BARE_GPT = ("h.", "wte.", "wpe.", "ln_f.", "tokens_embed.", "positions_embed.")
 # Keys of a config that describe the file it lay beside, and not the network.
 _FILE_KEYS = (
     "_name_or_path",
@@ -130,22 +78,18 @@ class HuggingFaceFile(weights_file.WeightsFile):
             file = _open(self.source)
             stored = {key: (file, key) for key in list(file.keys())}
         stored = self._without_wrappers(stored)
-        is_pair = any(key.startswith("decoder.") for key in stored)
-        kind = "BERT" if config is None or is_pair else config.kind
-        self._stored = {_modern(key, is_pair, kind): stored[key] for key in stored}
-        is_gpt = names.GPT_TABLES[1] in self._stored
-        self._lm_head = {
-            "lm_head.weight": names.GPT_TABLES[0] if is_gpt else _GPT_2_TABLE
-        }
+        network = catalogue.USUAL if config is None else config.spec
+        modern = _modern_keys(stored, network)
+        self._stored = {modern[key]: stored[key] for key in stored}
+        network = catalogue.of_keys(self._stored, self.format) or network
         # Either of the two may be the one that a file keeps.
-        side = "decoder." if is_pair else ""
-        pairs = names.tied_keys(kind).items()
-        self._tied = {f"{side}{copy}": f"{side}{original}" for copy, original in pairs}
-        unread = self._tied
-        if not getattr(getattr(config, "decoder", config), "tie_word_embeddings", True):
+        ties = network.ties()
+        self._tied = unread = ties.keys
+        self._checks_ties = ties.path
+        if config is not None and not config.tie_word_embeddings:
             # The bias beside that of the product, which is not read.
-            unread, self._tied = [*self._tied.values()][1:], {}
-        for copy, original in {**self._tied, **self._lm_head}.items():
+            unread, self._tied = [*unread.values()][1:], {}
+        for copy, original in self._tied.items():
             if copy in self._stored and original not in self._stored:
                 self._stored[original] = self._stored[copy]
         self.shapes = {
@@ -157,10 +101,11 @@ class HuggingFaceFile(weights_file.WeightsFile):
         self.states |= {key: key for key in unread if key in self.shapes}
         if "score.weight" in self.shapes:  # their classifier has no bias, GPT's has
             self.shapes.setdefault("score.bias", self.shapes["score.weight"][:1])
-        tokens, positions = names.GPT_TABLES
-        if tokens in self.shapes and positions in self.shapes:  # one table here
-            (count, width), (more, _) = self.shapes[tokens], self.shapes.pop(positions)
-            self.shapes[tokens] = count + more, width
+        self._stacked = network.stacked
+        for key, other in self._stacked.items():
+            if key in self.shapes and other in self.shapes:  # one table here
+                (count, width), (more, _) = self.shapes[key], self.shapes.pop(other)
+                self.shapes[key] = count + more, width
 
     def _without_wrappers(self, stored):
         """The stored keys without prefixes of what a model was wrapped in."""
@@ -176,13 +121,11 @@ class HuggingFaceFile(weights_file.WeightsFile):
 
     def read(self, name):
         """The array of a variable; a ValueError if a head of tokens is not tied."""
-        if name.path == "masked_lm/bias":
-            self._check_ties(self._tied)
-        if name.path in names.TOKEN_TABLES:
-            self._check_ties(self._lm_head)
+        if name.path == self._checks_ties:
+            self._check_ties()
         value = name.from_hugging_face(self._array(name.hugging_face))
-        if name.path == names.GPT_TABLE:
-            value = np.concatenate([value, self._array(names.GPT_TABLES[1])])
+        if other := self._stacked.get(name.hugging_face):
+            value = np.concatenate([value, self._array(other)])
         return value
 
     def _array(self, key):
@@ -196,8 +139,8 @@ class HuggingFaceFile(weights_file.WeightsFile):
             )
         return file.get_tensor(stored)
 
-    def _check_ties(self, tied):
-        for copy, original in tied.items():
+    def _check_ties(self):
+        for copy, original in self._tied.items():
             if copy not in self.shapes:
                 continue
             shape, other = (
@@ -257,22 +200,30 @@ def _open_shards(index):
     return {key: (shards[shard], key) for key, shard in weight_map.items()}
 
 
-def _modern(key, is_pair, kind):
-    """A name as the current library writes it, with the prefix of a kind of network.
+def _modern_keys(keys, network):
+    """{key: its name as the current library writes it}, with the prefix of a network.
 
-    The names of an encoder-decoder keep theirs.
+    `network` is the record of the config; a name that is none of it may be another's.
     """
-    for old, new in _RENAMED.items():
-        key = key.replace(old, new)
-    if is_pair:  # where an encoder has its own prefix
-        return key
-    # A bare network (BertModel, GPT2Model, sentence-transformers) has no prefix.
-    if key.startswith(_BARE_GPT):
-        return f"transformer.{key}"
-    # As far as there is one: GPT's names begin as those of a bare DistilBERT.
-    is_bare = key.startswith(_BARE)
-    is_bare |= kind == "DistilBERT" and key.startswith("transformer.")
-    return f"{kind.lower()}.{key}" if is_bare else key
+    every = [network, *catalogue.NETWORKS]
+    renamed = {**_RENAMED, **{k: v for n in every for k, v in n.renamed.items()}}
+    whole = tuple(n.unprefixed for n in every if n.unprefixed)
+    has_none = any(key.startswith(whole) for key in keys)
+    prefixes = tuple(f"{each.prefix}." for each in every if each.prefix)
+    modern = {}
+    for key in keys:
+        name = key
+        for old, new in renamed.items():
+            name = name.replace(old, new)
+        # A bare network (BertModel, GPT2Model, sentence-transformers) has no prefix.
+        # GPT's prefix is how names begin in a bare network of another kind.
+        is_own = name.startswith(network.bare)
+        if not has_none and (is_own or not name.startswith(prefixes)):
+            bare = (each for each in every if name.startswith(each.bare))
+            prefix = next((each.prefix for each in bare), "")
+            name = f"{prefix}.{name}" if prefix else name
+        modern[key] = name
+    return modern
 
 
 def save(
@@ -292,16 +243,16 @@ def save(
         left_out: Google names of variables not to write.
     """
     os.makedirs(directory, exist_ok=True)
-    tensors = {}
+    tensors, network = {}, model.config.spec
     for name, variable in names.named_variables(model):
         if name.google not in left_out:
             value = name.to_hugging_face(np.asarray(variable))
-            if name.path == names.GPT_TABLE:
-                value, positions = np.split(value, [model.config.vocab_size])
-                tensors[names.GPT_TABLES[1]] = np.ascontiguousarray(positions)
+            if other := network.stacked.get(name.hugging_face):
+                value, more = np.split(value, [model.config.vocab_size])
+                tensors[other] = np.ascontiguousarray(more)
             tensors[name.hugging_face] = np.ascontiguousarray(value)
-    if not getattr(model.config, "tie_word_embeddings", True):
-        for copy, original in names.tied_keys(model.config.kind).items():
+    if not model.config.tie_word_embeddings:
+        for copy, original in network.ties().keys.items():
             if copy in tensors:  # a bias that is not read there, and is not missed
                 tensors.setdefault(original, tensors[copy])
     path = os.path.join(directory, WEIGHTS_FILE)
@@ -331,17 +282,11 @@ def describe(model, left_out=(), problem_type=""):
     extra = {k: v for k, v in model.config.extra.items() if k not in _FILE_KEYS}
     rows = [name for name, _ in names.named_variables(model)]
     parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
-    heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
+    heads = tuple(sorted(parts - {model.config.network}))
     if not model.reading.is_plain:
         heads = ()
-    raw = vars(model.config)
-    if known := _ARCHITECTURES.get(kind):  # ELMo has none
-        extra["architectures"] = [known.get(heads, known[()])]
-    if model.config.network == "bert":
-        suffix = _SUFFIXES.get(heads, _SUFFIXES[()])
-        extra["architectures"] = [_class_name(raw, suffix)]
-    if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
-        extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
+    if name := model.config.spec.class_name(model.config, heads):
+        extra["architectures"] = [name]
     if isinstance(model, models.BertClassifier) and not problem_type:
         extra |= _describe_problem(model.config, stated_problem_type(model.config))
     return dataclasses.replace(model.config, extra=extra)
@@ -349,20 +294,15 @@ def describe(model, left_out=(), problem_type=""):
 
 def _describe_problem(config, problem_type):
     """The key of config.json for the problem type of a classifier, if it has one."""
-    if problem_type == "choice" and config.network == "bert":
-        return {"architectures": [_class_name(vars(config), _CHOICE)]}
+    if problem_type == "choice" and (name := config.spec.choice_class(config)):
+        return {"architectures": [name]}
     known = problem_type in _PROBLEM_TYPES
     return {"problem_type": _PROBLEM_TYPES[problem_type]} if known else {}
 
 
-def _class_name(values, suffix):
-    """The class of transformers of a BERT, or of the relative of a `model_type`."""
-    return _PREFIXES[values.get("model_type", "bert")] + suffix
-
-
 def is_tagger(config):
     """Whether the class that a config names is one that tags tokens."""
-    return architecture(config).endswith(_TAGGER)
+    return architecture(config).endswith(spec.TAGGER)
 
 
 def architecture(config):
@@ -374,7 +314,7 @@ def architecture(config):
 
 def stated_problem_type(config):
     """The problem type of a classifier by its config; "" if that has none."""
-    if architecture(config).endswith((_CHOICE, *_CHOICES)):
+    if architecture(config).endswith(_CHOICES):
         return "choice"
     stated = config.extra.get("problem_type")
     return next((ours for ours, name in _PROBLEM_TYPES.items() if name == stated), "")

@@ -55,7 +55,7 @@ class KerasFile(weights_file.WeightsFile):
     def sizes(self):
         """{key of the config: value} of the config in the file."""
         config = stored_config(self.source)
-        keys = names.size_keys(config.kind)
+        keys = *config.spec.sizes, names.DEPTH, names.KIND
         sizes = {key: operator.attrgetter(key)(config) for key in keys}
         return {**sizes, names.DEPTH: config.num_blocks}
 

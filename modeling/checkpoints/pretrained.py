@@ -21,6 +21,7 @@ from modeling.checkpoints import (
 )
 from modeling.configs import config as config_lib
 from modeling.configs import config_files
+from modeling.networks import catalogue
 
 CONFIG_FILES = (
     file_names.BERT_CONFIG,
@@ -84,7 +85,7 @@ def _explain_missing(files):
     lacks = f"there is no {' or '.join(CONFIG_FILES[:2])} in it"
     if is_there(directory):
         sizes = checkpoint.open_file(directory).sizes()
-        kind = sizes.get(names.KIND, "BERT")
+        kind = sizes.get(names.KIND, catalogue.USUAL.kind)
         return f"{lacks}, and the weights are of {kind}; add the config of this model"
     return f"{lacks}; {whole}"
 
@@ -159,8 +160,7 @@ def files(config, tokenizer, *, for_library=False):
     `locate` finds these beside the weights.
     """
     texts = {config.file_name: config.to_json_string()}
-    if config.network == "encoder_decoder" and (config.generation or for_library):
-        texts[file_names.GENERATION_CONFIG] = config.generation_json(for_library)
+    texts |= config.spec.beside(config, for_library)
     return texts if tokenizer is None else texts | tokenizer.files()
 
 
@@ -194,33 +194,8 @@ def fills_masks(config, path):
         )
     file = checkpoint.open_file(path, config)
     rows = names.head_rows(config)
-    wanted = [row.path for row in names.masked_lm_rows(config)]
-    return all(rows[path].key(file.format) in file.shapes for path in wanted)
-
-
-def check_generator(config, path, size=None):
-    """Refuses weights of an ELECTRA that another objective has trained.
-
-    `path` is as in checkpoint.find, `size` that of the generator, or None where the
-    network predicts masked words.
-
-    Raises:
-        ValueError: they are, or have a generator of another size.
-    """
-    file, rows = checkpoint.open_file(path, config), names.head_rows(config)
-    heads = "masked_lm/bias", "discriminator/dense/bias"
-    has_words, is_whole = (rows[p].key(file.format) in file.shapes for p in heads)
-    (width,) = file.shapes.get(names.GENERATOR_NORM, (None,))
-    if size is None and width:
-        wrong = "a discriminator and its generator; set --objective=replaced_tokens"
-    elif size is not None and has_words and not is_whole:
-        wrong = "a generator alone; give a discriminator, or set --objective=masked_lm"
-    elif size is not None and width not in (None, config.generator(size).hidden_size):
-        share = width / config.hidden_size
-        wrong = f"another generator; set --generator_size={share:g}"
-    else:
-        return
-    raise errors.InputError(f"{file.source}: holds {wrong}")
+    wanted = [row for path, row in rows.items() if path.startswith("masked_lm/")]
+    return bool(wanted) and all(row.key(file.format) in file.shapes for row in wanted)
 
 
 def _lower_case(directory):
@@ -293,7 +268,7 @@ def read_config(path):
         logging.warning(
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
         )
-    if config.network == "encoder_decoder":
+    if config.spec.has_decoder:
         beside = os.path.join(os.path.dirname(path), file_names.GENERATION_CONFIG)
         values = json_files.read_object(beside) if remote_files.exists(beside) else {}
         with config_lib.named(beside if values else path):
@@ -319,14 +294,14 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
             it is an encoder-decoder where none is taken.
     """
     config = read_config(files.config_file)
-    if config.network == "encoder_decoder" and not takes_encoder_decoder:
+    if config.spec.has_decoder and not takes_encoder_decoder:
         raise errors.InputError(
             f"{files.config_file}: describes an encoder-decoder; give another network, "
             "or its encoder, which convert_checkpoint.py --head=none writes"
         )
     known = config.vocab_size if vocab_size is None else vocab_size
     more = known - config.vocab_size
-    if config.network == "gpt" and 0 < more <= names.NEW_TOKENS:
+    if 0 < more <= config.spec.new_tokens:
         config = dataclasses.replace(config, vocab_size=known)
     file = None
     if is_there(files.init_checkpoint):
@@ -386,7 +361,7 @@ def check_sizes(config, vocab_size, files, max_seq_length, file=None):
 
     More than SPARE_ROWS rows without a token are right where an open `file` has them.
     """
-    more = config.vocab_size - vocab_size if config.network != "elmo" else 0
+    more = 0 if config.spec.reads_characters else config.vocab_size - vocab_size
     if not 0 <= more <= SPARE_ROWS:
         sizes = (
             f"{files.vocab_file} has {vocab_size} entries, added ones included, but "
@@ -397,7 +372,7 @@ def check_sizes(config, vocab_size, files, max_seq_length, file=None):
         if more < 0 or config.vocab_size not in rows:
             raise errors.InputError(f"{sizes}; give the two files of one release")
         logging.warning("%s; the %d last rows are of no token", sizes, more)
-    if config.network == "encoder_decoder" and config.num_outputs != config.vocab_size:
+    if config.spec.has_decoder and config.num_outputs != config.vocab_size:
         raise errors.InputError(
             f"{files.config_file}: the encoder has {config.vocab_size} tokens, the "
             f"decoder {config.num_outputs}; give a model whose sides share them"

@@ -23,6 +23,7 @@ from contract import errors, file_names, json_files, remote_files
 from modeling.checkpoints import names
 from modeling.features import text_vectors
 from modeling.features.text_vectors import Projection, TextVectors
+from modeling.networks import catalogue
 
 MODULES = "modules.json"
 TRANSFORMER = "sentence_bert_config.json"
@@ -33,7 +34,6 @@ _WEIGHTS = "model.safetensors"
 _SETTINGS = "sentence_*_config.json"  # of a class for each network before 1.0
 WRITTEN = (MODULES, _SETTINGS, MODEL, "1_Pooling", "[2-9]_Dense", "[2-9]_Normalize")
 _PACKAGE = "sentence_transformers"
-_BEFORE_1 = "BERT", "RoBERTa", "DistilBERT", "ALBERT", "XLMRoBERTa"
 _ORDER = re.compile(
     rf"Transformer Pooling( Dense){{0,{names.MOST_PROJECTIONS}}}( Normalize)?"
 )
@@ -260,7 +260,7 @@ def check_products(kept: SentenceTransformer):
 
 def check(kept: SentenceTransformer, config: Any, file: Any = None):
     """Refuses modules that do not fit a config and an open checkpoint, if passed."""
-    if config.network not in ("bert", "gpt"):
+    if not config.spec.text_vectors:
         raise errors.InputError(
             f"{kept.source}: {config.kind} has no vectors of texts; {_REMEDY}"
         )
@@ -409,7 +409,7 @@ def _open_transformer(directory):
 def _list_modules(directory):
     """[(class, folder)] of a modules.json; a class of another package is a path."""
     path, modules = os.path.join(directory, MODULES), []
-    listed = json_files.read(path)
+    listed, networks = json_files.read(path), catalogue.class_beginnings()
     for entry in listed if isinstance(listed, list) else [None]:
         values = entry if isinstance(entry, dict) else {}
         kind, folder = values.get("type"), values.get("path")
@@ -419,7 +419,7 @@ def _list_modules(directory):
                 f"{path}: {json.dumps(entry):.90} is no type and folder; copy it again"
             )
         package, *_, name = kind.split(".")
-        name = "Transformer" if name in _BEFORE_1 else name
+        name = "Transformer" if name.lower() in networks else name  # before 1.0
         modules.append((name if package == _PACKAGE else kind, folder))
     first = os.path.join(directory, modules[0][1]) if modules else directory
     if not remote_files.is_dir(first):

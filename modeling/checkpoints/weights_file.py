@@ -14,6 +14,7 @@ import numpy as np
 
 from contract import errors
 from modeling.checkpoints import names
+from modeling.networks import catalogue
 
 _MOST_GROUPS = 32  # levels of an HDF5 file; names of weights have fewer than ten
 MAX_RATIO = 100  # of sizes unpacked and packed; weights are random, and hardly shrink
@@ -40,7 +41,7 @@ class WeightsFile:
 
     def sizes(self) -> Mapping[str, Any]:
         """{key of the config: value}, as far as shapes show it; {} if of no network."""
-        return names.sizes(self.shapes, self.format)
+        return catalogue.sizes(self.shapes, self.format)
 
     def shape_of(self, name: names.Name) -> tuple[int, ...]:
         """The shape of the array that `read` returns, before it is read."""
@@ -51,6 +52,30 @@ class WeightsFile:
     def read(self, name: names.Name) -> np.ndarray:
         """The array of a variable as a model holds it, in the dtype stored."""
         raise NotImplementedError
+
+
+class Renamed(WeightsFile):
+    """Variables of open files under the keys of another network.
+
+    `places` is {key: (file, the row of the variable there)}.
+    """
+
+    def __init__(self, source, format, places):
+        self.source, self.format, self._places = source, format, places
+        self.shapes = {
+            key: tuple(file.shapes[row.key(file.format)])
+            for key, (file, row) in places.items()
+        }
+        held = {prefix for file, _ in places.values() for prefix in file.prefixes}
+        self.prefixes = tuple(sorted(held))
+
+    def shape_of(self, name):
+        file, row = self._places[name.key(self.format)]
+        return file.shape_of(row)
+
+    def read(self, name):
+        file, row = self._places[name.key(self.format)]
+        return file.read(row)
 
 
 def matches(pattern: re.Pattern[str], keys: Iterable[str]) -> dict[str, str]:

@@ -11,9 +11,12 @@ import math
 import numbers
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from contract import errors, file_names, json_files
+
+if TYPE_CHECKING:
+    from modeling.networks.spec import NetworkSpec
 
 # Keys of released configurations that change nothing in the networks built here.
 _WITHOUT_EFFECT = """
@@ -70,8 +73,8 @@ class NetworkConfig:
 
     Attributes:
         blocks_field: the field that counts layers with weights of their own.
-        network: bert, gpt, elmo or encoder_decoder, which its variables' paths begin
-            with; `kind` is its name in messages.
+        network: what the paths of its variables begin with, such as bert; `kind` is its
+            name in messages.
         file_name: the name that its file gets.
         may_be_0: fields of numbers for which 0 means none.
         needed: keys of the file that have no default.
@@ -82,11 +85,14 @@ class NetworkConfig:
 
     blocks_field: ClassVar[str] = "num_hidden_layers"
     network: ClassVar[str]
+    kind: ClassVar[str]
     file_name: ClassVar[str] = file_names.BERT_CONFIG
     may_be_0: ClassVar[Collection[str]] = ()
     needed: ClassVar[Sequence[str]] = ("vocab_size",)
     required: ClassVar[Mapping[str, Sequence[Any]]] = {}
     tolerated: ClassVar[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
+    # Whether the table of words predicts words, too, or there is one of its own.
+    tie_word_embeddings: bool = True
     extra: dict[str, Any]
 
     def __post_init__(self) -> None:
@@ -109,6 +115,11 @@ class NetworkConfig:
             ValueError: a key is missing, a value is wrong or of another network.
         """
         raise NotImplementedError
+
+    @classmethod
+    def from_values(cls: type[_Config], values: Mapping[str, Any]) -> _Config:
+        """The config whose dataclasses.asdict, of this or an earlier version, it is."""
+        return cls(**values)
 
     @classmethod
     def _from_keys(cls: type[_Config], raw: dict[str, Any], **fields: Any) -> _Config:
@@ -165,6 +176,13 @@ class NetworkConfig:
     def to_json_string(self) -> str:
         """The text of the file: two spaces, sorted keys, a final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    @property
+    def spec(self) -> "NetworkSpec":
+        """The record of the network."""
+        from modeling.networks import catalogue  # whose layers have configs
+
+        return catalogue.of(self)
 
     @property
     def num_blocks(self) -> int:
@@ -237,7 +255,6 @@ class BertConfig(TransformerConfig):
     # bidirectional, or causal: a token sees none that follow it ("LTR" in the paper's
     # section 5.1); Hugging Face calls that is_decoder.
     attention: str = "bidirectional"
-    # Whether the masked-LM head has the table of words, or one of its own.
     tie_word_embeddings: bool = True
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: ClassVar[str] = "bert"

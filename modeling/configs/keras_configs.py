@@ -11,14 +11,22 @@ import keras
 from contract import errors
 from contract import features as names
 from modeling import kernels_tf
-from modeling.configs import config_files
 from modeling.features import head_config, text_vectors
 
 # Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
 PACKAGE = "bert"
+
+
+def _read_config(values):
+    """The config of any network, of its dict."""
+    from modeling.configs import config_files  # whose networks have layers
+
+    return config_files.from_values(values)
+
+
 # Arguments that are dataclasses, written as dicts, and how these are read.
 _READERS = {
-    "config": config_files.from_values,
+    "config": _read_config,
     "reading": head_config.from_values,
     "text_vectors": text_vectors.TextVectors.from_values,
 }
@@ -110,11 +118,7 @@ class ConfiguredModel(Configured):
 
     def features_spec(self):
         """{name: keras.Input} of a call; int32 of any length."""
-        ids = (None, None)
-        if self.config.network == "elmo":
-            ids = (None, None, self.config.max_characters)
-        shapes = dict.fromkeys(names.ENCODER_INPUTS, (None, None))
-        return specs({**shapes, names.INPUT_IDS: ids})
+        return specs(self.config.spec.input_shapes(self.config))
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
         """Exports as Keras does; layer_outputs become layer_outputs_0 and so on."""
@@ -167,7 +171,8 @@ class NetworkLayer(Configured, keras.layers.Layer):
         other inputs have another.
         """
         if not shapes:
-            if self.config.network in ("elmo", "encoder_decoder"):
+            spec = self.config.spec
+            if spec.reads_characters or spec.has_decoder:
                 raise NotImplementedError
             shapes = (input_shape,) * len(names.ENCODER_INPUTS)
         features = [keras.KerasTensor(shape, "int32") for shape in shapes]

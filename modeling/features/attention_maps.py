@@ -23,25 +23,32 @@ def compute(encoder, outputs, input_mask):
     Raises:
         ValueError: the network has no attention.
     """
-    if not hasattr(encoder.config, "num_attention_heads"):
+    if (weights := encoder.config.spec.attention_weights) is None:
         raise errors.InputError(
-            f"attention: the network is an {encoder.config.kind}, which has none; take "
+            f"attention: a network of {encoder.config.kind} has none to show; take "
             "BERT, GPT or GPT-2"
         )
     hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
     bias = kernels.attention_bias(encoder.visible(input_mask))  # [B, 1, 1 or S, T]
     is_token = ops.cast(input_mask, "float32")[:, None, :, None]  # [B, 1, S, 1]
     maps = [
-        _probabilities(block, x, bias) * is_token
+        weights(block, x, bias) * is_token
         for block, x in zip(encoder.blocks, hidden[:-1], strict=True)
     ]
     return ops.stack(maps, axis=1)
 
 
-def _probabilities(block, hidden, bias):
-    """Softmax of scaled dot products (Vaswani et al., section 3.2.1): [B, N, S, T]."""
-    if block.attention.config.norm_first:
-        hidden = block.attention_norm(hidden)
-    query, key, _ = block.attention.project(hidden, hidden)  # [B, N, S, K] each
+def of_block(block, hidden, bias):
+    """Softmax of scaled dot products (Vaswani et al., section 3.2.1): [B, N, S, T].
+
+    `block` is a bert.EncoderBlock; the record of a network names this function where it
+    holds for its blocks.
+    """
+    return of_attention(block.attention, hidden, bias)
+
+
+def of_attention(attention, hidden, bias):
+    """As `of_block`, of a bert.SelfAttention that reads `hidden`."""
+    query, key, _ = attention.project(hidden, hidden)  # [B, N, S, K] each
     scores = ops.cast(ops.einsum("bnsk,bntk->bnst", query, key), "float32")
     return ops.softmax(scores / query.shape[-1] ** 0.5 + bias)

@@ -94,7 +94,7 @@ def from_values(values: Mapping[str, Any], source: str = ".keras file") -> HeadC
 def name_lstms(config: Any, reading: HeadConfig) -> str:
     """Which part of a model is made of LSTMs, for messages; "" if none is."""
     in_head = f"--head={BILSTM}" if reading.head == BILSTM else ""
-    return "an ELMo" if config.network == "elmo" else in_head
+    return f"an {config.kind}" if config.spec.is_recurrent else in_head
 
 
 def read_beside(weights: str) -> HeadConfig:

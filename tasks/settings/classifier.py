@@ -300,12 +300,12 @@ class ClassifierSettings(
         is_split = self.do_export and export_format != export_formats.SAVED_MODEL
         errors.refuse(
             (
-                self.explain and config.network != "bert",
+                self.explain and not config.spec.weighs_words,
                 f"--explain={self.explain} weighs the words of BERT's word pieces, and "
                 f"{config_file} describes another network; leave it out",
             ),
             (
-                config.network == "elmo" and wants_records,
+                config.spec.reads_characters and wants_records,
                 "--write_tf_records writes a number for each token, and an ELMo reads "
                 "its characters; leave it out",
             ),

@@ -1,7 +1,7 @@
 """Settings of convert_checkpoint.py: from which files to which."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from contract import errors
 from tasks.settings import fields, model
@@ -84,9 +84,10 @@ class ConversionSettings(model.ConfigAndVocabulary):
         self.check_files("input", remedy=model.CHECKPOINT_REMEDY)
         self.check_files("bert_config_file", "vocab_file")
 
-    def check_network(self, network: str) -> None:
+    def check_network(self, config: Any) -> None:
         """Refuses new tokens and rows for an ELMo."""
-        if network == "elmo" and (self.add_tokens or self.resize_embeddings):
+        grows = self.add_tokens or self.resize_embeddings
+        if config.spec.reads_characters and grows:
             raise errors.InputError(
                 "--add_tokens and --resize_embeddings: an ELMo reads characters, or "
                 "the words that it was trained on; leave them out"

@@ -248,7 +248,7 @@ class EmbeddingSettings(
         others = {each.activation for each in vectors.projections} - _IN_ONNX
         errors.refuse(
             (
-                config.network not in ("bert", "gpt"),
+                not config.spec.text_vectors,
                 f"vectors of texts are trained of BERT and GPT, and this network is "
                 f"{config.kind}; choose another model",
             ),

@@ -11,14 +11,6 @@ from tasks.settings import vectors as vector_settings
 BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
 REPLACED = "replaced_tokens"
 _MOST_EVALUATED = 1 << 16  # records of a batch that may be more than there are
-# By kind or network, the usual one first.
-_OBJECTIVES = {
-    "ELECTRA": (REPLACED, "masked_lm"),
-    "bert": ("masked_lm", "left_to_right"),
-    "gpt": ("left_to_right",),
-    "elmo": (BIDIRECTIONAL_LM,),
-    "encoder_decoder": (DENOISING,),
-}
 _OF_MASKS = {"objective": ("masked_lm", REPLACED)}
 _OF_STREAMS = {"objective": BIDIRECTIONAL_LM}
 _OF_NOISE = {"objective": DENOISING}
@@ -219,7 +211,7 @@ class PretrainingSettings(
 
     def check_network(self, config: Any, config_file: str) -> None:
         """Refuses an objective that is none of those of the network."""
-        fitting = _OBJECTIVES.get(config.kind) or _OBJECTIVES[config.network]
+        fitting = config.spec.objectives
         errors.refuse(
             (
                 self.objective not in fitting,
@@ -233,7 +225,7 @@ class PretrainingSettings(
                 "out",
             ),
         )
-        self.check_packing(config.network)
+        self.check_packing(config)
 
     def streams_config(self, config: Any, vocab_size: int) -> Any:
         """An ElmoConfig with these streams, and a softmax of `vocab_size` words.

@@ -247,13 +247,13 @@ class Training(Exports, devices.TrainingDevices, model.Model):
         super().check()
         check_seeds("seed", [self.seed])
 
-    def check_packing(self, network: str, *, reads_plainly: bool = True) -> None:
+    def check_packing(self, config: Any, *, reads_plainly: bool = True) -> None:
         """Refuses --pack_sequences where the model cannot pack."""
         errors.refuse(
             (
-                self.packs_sequences and network not in ("bert", "gpt"),
-                f"--pack_sequences is for BERT and GPT, and this network is {network}; "
-                "leave it out",
+                self.packs_sequences and not config.spec.packs_rows,
+                "--pack_sequences is for BERT and GPT, and this network is "
+                f"{config.kind}; leave it out",
             ),
             (
                 self.packs_sequences and not reads_plainly,

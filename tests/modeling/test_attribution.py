@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from modeling import models
-from modeling.configs import bert_family
 from modeling.configs import config as config_lib
 from modeling.features import attribution
+from modeling.networks import catalogue
 from tests import daily
 
 CONFIG = {
@@ -49,7 +49,7 @@ def model(request):
     keras.utils.set_random_seed(4)
     config = config_lib.BertConfig.from_dict(CONFIG)
     if request.param in RELATIVES:
-        kind = bert_family.RELATIVES[request.param]
+        kind = catalogue.of_model_type(request.param).config
         config = kind(**SHAPE, **RELATIVES[request.param])
     made = models.BertClassifier(config, 3)
     made.build()

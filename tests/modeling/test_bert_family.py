@@ -18,6 +18,7 @@ from data_pipeline.batches import sharing
 from modeling import kernels, kernels_tf, models, pretrainers, sequences
 from modeling.checkpoints import comparison, conversion, names, pretrained
 from modeling.features import attention_maps, head_config, text_vectors
+from modeling.networks import catalogue
 from tests import daily, family_weights
 
 ROUNDING, VISIBLE = 1e-5, 1e-2
@@ -82,7 +83,7 @@ def make(network, head="classifier", num_classes=3, *, stddev=None, **changes):
 @functools.cache
 def read_config(network):
     raw = CASES[f"{network}-Model"].config
-    return pretrained.config_files.bert_family.RELATIVES[network].from_dict(raw)
+    return catalogue.of_model_type(network).config.from_dict(raw)
 
 
 def seed_of(number):

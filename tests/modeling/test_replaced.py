@@ -11,7 +11,7 @@ import tensorflow as tf
 from data_pipeline.batches import sharing
 from modeling import replaced
 from modeling.checkpoints import checkpoint, names
-from modeling.configs import bert_family
+from modeling.networks import electra
 from tests import family_weights
 
 CASE = "electra-ForPreTraining"
@@ -26,7 +26,7 @@ def recorded():
 def make(size=0.5, **changes):
     """A detector of the recorded config, its variables random."""
     keras.utils.set_random_seed(3)
-    config = bert_family.ElectraConfig.from_dict({**recorded().config, **changes})
+    config = electra.ElectraConfig.from_dict({**recorded().config, **changes})
     model = replaced.ReplacedTokenDetector(config, size)
     model.build()
     return model
@@ -262,7 +262,7 @@ def test_dropout_of_generator_and_discriminator_differ():
     [(0.5, (4, 1, 6)), (1.0, (8, 2, 12)), (0.499, (4, 1, 6)), (0.3, None), (0.1, None)],
 )
 def test_generator_has_a_whole_number_of_heads(size, sizes):
-    config = bert_family.ElectraConfig.from_dict(recorded().config)
+    config = electra.ElectraConfig.from_dict(recorded().config)
     if sizes is None:
         with pytest.raises(ValueError, match=r"choose a multiple of 1/2$"):
             config.generator(size)

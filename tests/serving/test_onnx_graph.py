@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from modeling import models, text_encoder
-from modeling.configs import bert_family
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import TextVectors
+from modeling.networks import albert, distilbert, electra, roberta
 from serving import onnx_graph, onnx_runtime
 from tests import daily
 from tests.serving import networks
@@ -29,10 +29,10 @@ KINDS = {
 TOKENS = ("a", "b", "c", "d", "e")
 SIZES = dataclasses.asdict(networks.config_for(TOKENS, num_hidden_layers=3))
 RELATIVES = {  # and what they have besides
-    bert_family.DistilBertConfig: {},
-    bert_family.RobertaConfig: {"pad_token_id": 3},
-    bert_family.ElectraConfig: {"embedding_size": 6, "type_vocab_size": 2},
-    bert_family.AlbertConfig: {"embedding_size": 6, "type_vocab_size": 2},
+    distilbert.DistilBertConfig: {},
+    roberta.RobertaConfig: {"pad_token_id": 3},
+    electra.ElectraConfig: {"embedding_size": 6, "type_vocab_size": 2},
+    albert.AlbertConfig: {"embedding_size": 6, "type_vocab_size": 2},
 }
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from modeling.checkpoints import pretrained
 from modeling.configs import config
+from modeling.networks.encoder_decoder import spec as encoder_decoder
 from tasks import run_plans
 from tasks.settings import fields, training
 from tests import flags_page, other_values, tiny
@@ -17,7 +18,10 @@ from training.optimizers import adagrad, bert_adam, muon
 
 STRATEGY = tf.distribute.get_strategy()
 BERT = config.BertConfig(vocab_size=9)
-PAIR = types.SimpleNamespace(network="encoder_decoder", to_dict=dict)
+DEPTH = BERT.spec.depth
+PAIR = types.SimpleNamespace(
+    kind="encoder-decoder", spec=encoder_decoder.NETWORK, to_dict=dict
+)
 RUN = ("--do_train", "--output_dir=out", "--learning_rate=1e-3")
 
 
@@ -137,15 +141,17 @@ def test_rates_by_layer_are_those_of_the_settings():
     made = fine_tuning_plan(read("run_classifier", *RUN))
     assert made.layers is None
     decay = read("run_classifier", *RUN, "--layerwise_lr_decay=0.8")
-    assert fine_tuning_plan(decay).layers == layer_rates.LayerRates(0.8, 0.0)
+    rates = fine_tuning_plan(decay).layers
+    assert rates == layer_rates.LayerRates(DEPTH, 0.8, 0.0)
     unfreeze = read("run_classifier", *RUN, "--unfreeze_epochs=0.25")
     # 320 examples in batches of 32
-    assert fine_tuning_plan(unfreeze).layers == layer_rates.LayerRates(1.0, 2.5)
+    rates = fine_tuning_plan(unfreeze).layers
+    assert rates == layer_rates.LayerRates(DEPTH, 1.0, 2.5)
     grid = "--grid=layerwise_lr_decay=0.9,1;unfreeze_epochs=0,0.5"
     both = fine_tuning_plan(read("run_classifier", *RUN, "--do_eval", grid))
     made = [each.plan.layers for each in both.combinations]
     expected = (0.9, 0.0), (0.9, 5.0), None, (1.0, 5.0)
-    assert made == [layer_rates.LayerRates(*v) if v else None for v in expected]
+    assert made == [layer_rates.LayerRates(DEPTH, *v) if v else None for v in expected]
 
 
 @pytest.mark.parametrize(("has_head", "needed"), [(True, 3), (False, 2)])

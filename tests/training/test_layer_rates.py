@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from contract import errors
 from modeling.checkpoints import names
-from modeling.configs import bert_family
+from modeling.networks import albert, catalogue, electra
 from modeling.networks.elmo import config as elmo_config
 from modeling.networks.gpt import config as gpt_config
 from training import layer_rates
@@ -14,10 +15,12 @@ from training.optimizers import bert_adam
 
 SIZES = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
 BERTS = {"vocab_size": 30, "max_position_embeddings": 16, **SIZES}
-ELECTRA_SMALL = bert_family.ElectraConfig.from_dict(
+ELECTRA_SMALL = electra.ElectraConfig.from_dict(
     {"model_type": "electra", **BERTS, "embedding_size": 4, "num_hidden_layers": 12}
 )
 HEAD = ("classifier/dense/kernel", "classifier/out_proj/bias")
+
+DEPTH = catalogue.USUAL.depth
 
 
 def published(name, decay, num_layers, above=2):
@@ -37,14 +40,14 @@ def test_rates_of_an_electra_are_the_published_ones():
     rows += [(path, f"task_specific/{path}") for path in HEAD]
     assert len(rows) == 12 * 16 + 5 + 2 + 2
     paths, theirs = zip(*rows, strict=True)
-    factors = layer_rates.LayerRates(0.8).factors(paths)
+    factors = layer_rates.LayerRates(ELECTRA_SMALL.spec.depth, 0.8).factors(paths)
     assert factors == [published(name, 0.8, 12) for name in theirs]
     assert len(set(factors)) == 14
     # A head right above the top layer, as others have it, is another rule.
     assert factors != [published(name, 0.8, 12, above=1) for name in theirs]
 
 
-ALBERT = bert_family.AlbertConfig.from_dict(
+ALBERT = albert.AlbertConfig.from_dict(
     {"model_type": "albert", **BERTS, "embedding_size": 4, "num_hidden_layers": 12}
 )
 GPT2 = gpt_config.GptConfig.from_dict(
@@ -89,14 +92,27 @@ ELMO = elmo_config.ElmoConfig(
 )
 def test_rates_follow_the_layers_of_each_network(config, depth, few, above):
     paths = [*(row.path for row in names.network_rows(config)), *above]
-    by_path = dict(zip(paths, layer_rates.LayerRates(0.5).factors(paths), strict=True))
+    rates = layer_rates.LayerRates(config.spec.depth, 0.5)
+    by_path = dict(zip(paths, rates.factors(paths), strict=True))
     assert {path: by_path[path] for path in few} == {
         path: 0.5**power for path, power in few.items()
     }
     assert all(by_path[path] == 1.0 for path in above)
-    below = [by_path[path] for path in paths if names.layer_number(path) is None]
+    below = [by_path[path] for path in paths if catalogue.layer_number(path) is None]
     assert set(below) == {1.0, 0.5 ** (depth + 2)}
     assert len(set(by_path.values())) == depth + 2
+
+
+def test_a_variable_of_no_known_depth_is_refused():
+    """It must not get the rate of a head in silence."""
+    rates = layer_rates.LayerRates(DEPTH, 0.5)
+    for path in ("bert/final_norm/gamma", "bert/rotations/kernel"):
+        with pytest.raises(KeyError, match=f"{path} of BERT is neither"):
+            rates.factors([*PATHS, path])
+    assert rates.factors(PATHS)[-1] == 1
+    pair = catalogue.of_model_type("encoder-decoder")
+    with pytest.raises(errors.InputError, match="encoder-decoder has no order of lay"):
+        layer_rates.LayerRates(pair.depth, 0.5).factors(PATHS)
 
 
 PATHS = (
@@ -109,11 +125,11 @@ PATHS = (
 
 
 def test_layers_wait_from_the_top_and_a_network_without_a_head_starts_at_once():
-    rates = layer_rates.LayerRates(steps_per_layer=2.5)
+    rates = layer_rates.LayerRates(DEPTH, steps_per_layer=2.5)
     assert rates.first_steps(PATHS) == [8, 5, 3, 0, 0]
     assert rates.first_steps(PATHS[:3]) == [5, 3, 0]
     assert rates.first_steps(PATHS[3:]) == [0, 0]
-    assert layer_rates.LayerRates(0.9).first_steps(PATHS) == [0] * 5
+    assert layer_rates.LayerRates(DEPTH, 0.9).first_steps(PATHS) == [0] * 5
 
 
 @pytest.fixture
@@ -155,7 +171,7 @@ def assert_same(actual, expected):
 @pytest.mark.slow
 def test_same_rate_everywhere_changes_no_bit(update):
     plain, norms = update(steps=2)
-    same, same_norms = update(layer_rates.LayerRates(), steps=2)
+    same, same_norms = update(layer_rates.LayerRates(DEPTH), steps=2)
     assert_same(same, plain)
     assert norms == same_norms
 
@@ -167,7 +183,7 @@ def test_same_rate_everywhere_changes_no_bit(update):
 def test_steps_are_as_long_as_the_rates(update, kind):
     start, _ = update(steps=0)
     plain, norms = update(kind=kind)
-    slower, same_norms = update(layer_rates.LayerRates(0.5), kind)
+    slower, same_norms = update(layer_rates.LayerRates(DEPTH, 0.5), kind)
     assert norms == same_norms
     ratios = {}
     for path, (before, *_) in start.items():
@@ -202,7 +218,7 @@ def test_a_layer_that_waits_is_as_one_without_a_gradient(update, kind):
 
     Corrections of bias, as GPT's Adam has them, count the steps of each layer, below.
     """
-    layers = layer_rates.LayerRates(steps_per_layer=1)
+    layers = layer_rates.LayerRates(DEPTH, steps_per_layer=1)
     actual, norms = update(layers, kind, steps=3)
     expected, own_norms = update(None, kind, steps=3, waits=waits)
     assert_same(actual, expected)
@@ -213,7 +229,9 @@ def test_a_layer_that_waits_is_as_one_without_a_gradient(update, kind):
     assert_same({path: actual[path]}, {path: start[path]})
     moved, _ = update(layers, kind, steps=4)
     assert np.abs(moved[path][0] - start[path][0]).max() > 1e-4
-    sooner, _ = update(layer_rates.LayerRates(steps_per_layer=0.5), kind, steps=3)
+    sooner, _ = update(
+        layer_rates.LayerRates(DEPTH, steps_per_layer=0.5), kind, steps=3
+    )
     assert np.abs(sooner[path][0] - start[path][0]).max() > 1e-4
 
 
@@ -250,7 +268,7 @@ def small(made, paths, layers):
 )
 def test_what_the_loss_does_not_reach_is_no_head(reached, turns):
     made = bert_adam.BertAdam()
-    rates = layer_rates.LayerRates(0.5, steps_per_layer=1)
+    rates = layer_rates.LayerRates(DEPTH, 0.5, steps_per_layer=1)
     variables = small(made, PATHS, rates)
     gradients = [tf.ones([3]) if path in reached else None for path in PATHS]
     first: list = [None] * len(PATHS)
@@ -268,7 +286,7 @@ def test_bias_is_corrected_by_the_steps_of_each_layer(kind, decay):
     """Biases, which have no decay of weights, of a block that begins at step 3."""
     paths = ("bert/block_0/ffn_in/bias", "classifier/logits/bias")
     made = kind(bias_correction=True, clip_norm=0.0)
-    rates = layer_rates.LayerRates(decay, steps_per_layer=3)
+    rates = layer_rates.LayerRates(DEPTH, decay, steps_per_layer=3)
     variables = small(made, paths, rates)
     rows = np.random.default_rng(5).normal(size=[7, 3]).astype(np.float32)
     for step, row in enumerate(rows):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from contract import errors
 from modeling import losses
 from modeling.checkpoints import checkpoint, google
+from modeling.networks import catalogue
 from tests.training import steps
 from training import checkpoints, layer_rates, loop, run, run_plan
 from training.distribution import devices
@@ -57,7 +58,9 @@ def train(build_classifier, classifier_batch, tmp_path):
 @pytest.mark.slow
 def test_layers_that_wait_begin_at_their_step_in_a_run_that_goes_on(train):
     """Bit for bit; the network's one layer begins at step 2, its embeddings at 4."""
-    layers = {"layers": layer_rates.LayerRates(0.9, steps_per_layer=2)}
+    layers = {
+        "layers": layer_rates.LayerRates(catalogue.USUAL.depth, 0.9, steps_per_layer=2)
+    }
     _, whole = train(6, settings=layers)
     _, early = train(3, "parts", settings=layers)
     _, parts = train(6, "parts", settings=layers)

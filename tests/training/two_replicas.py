@@ -17,12 +17,14 @@ import tensorflow as tf
 from modeling import contrastive, heads, losses, models
 from modeling.checkpoints import names
 from modeling.configs import config
+from modeling.networks import catalogue
 from tests.training import steps
 from training import contrastive_step, layer_rates
 from training.distribution import devices
 from training.optimizers import bert_adam, muon
 
 BATCH_SIZE = 4
+RATES = layer_rates.LayerRates(catalogue.USUAL.depth, 0.5, 1)
 
 
 def train(
@@ -189,9 +191,7 @@ PARTS = {
     "overflow": steps_with_an_overflow,
     "vectors": losses_of_vectors,
     # Blocks, which are traced once, begin one by one; the embeddings never do.
-    "layers": lambda strategy: sizes(
-        strategy, 4, 5, layers=layer_rates.LayerRates(0.5, 1)
-    ),
+    "layers": lambda strategy: sizes(strategy, 4, 5, layers=RATES),
     "deep": lambda strategy: sizes(strategy, 4, 3),
     "muon": lambda strategy: moves(strategy, muon.Muon),
     "muon_parts": lambda strategy: moves(strategy, muon.Muon, micro_batches=2),

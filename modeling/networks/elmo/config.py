@@ -141,6 +141,12 @@ class ElmoConfig(config_lib.NetworkConfig):
         extra = {k: v for k, v in config.extra.items() if k not in cls.required}
         return dataclasses.replace(config, extra=extra)
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "ElmoConfig":
+        """The config whose dataclasses.asdict it is."""
+        known = {k: v for k, v in values.items() if k != "share_embedding_softmax"}
+        return cls(**known)  # of earlier versions
+
     def to_dict(self) -> dict[str, Any]:
         """The keys of options.json; where there is no limit or number it has none."""
         flat = self._to_keys()

@@ -56,7 +56,7 @@ def save(path, model):
     whole = io.BytesIO()
     with h5py.File(whole, "w") as file:
         for name, variable in names.named_variables(model):
-            if names.is_head(name.path):
+            if model.config.spec.is_head(name.path):
                 raise errors.InputError(
                     f"{path}: the HDF5 files of ELMo hold no head, and this model has "
                     f"{name.google}; write another format, or leave out the head"

@@ -88,6 +88,11 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         return features.DecoderTokens(*(getattr(self, name) for name in _IDS))
 
     @property
+    def tie_word_embeddings(self) -> bool:  # type: ignore[override]
+        """Whether the decoder's table of words predicts words, too."""
+        return self.decoder.tie_word_embeddings
+
+    @property
     def hidden_size(self) -> int:
         """D, of both sides."""
         return self.encoder.hidden_size
@@ -165,6 +170,12 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
                 )
             ids[name] = value
         return cls(**sides, **ids, extra=raw)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "EncoderDecoderConfig":
+        """The config whose dataclasses.asdict it is."""
+        sides = {side: config_lib.BertConfig(**values[side]) for side in SIDES}
+        return cls(**{**values, **sides})
 
     def num_weights(self) -> int:
         """Numbers in all variables of both sides."""

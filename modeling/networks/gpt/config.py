@@ -94,7 +94,7 @@ class GptConfig(config_lib.TransformerConfig):
         return frozenset(_ACTIVATIONS[self.norm_first].values())
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> str:  # type: ignore[override]
         """The network's name in messages."""
         return "GPT-2" if self.norm_first else "GPT"
 

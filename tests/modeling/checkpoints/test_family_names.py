@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
-from modeling.configs import bert_family
-from tests import family_weights
+from modeling.networks import albert, catalogue, distilbert, electra, roberta
+from tests import family_weights, tiny_family
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 CASES = family_weights.read_cases()
@@ -24,7 +24,7 @@ SIZES = {
     "max_position_embeddings": 16,
 }
 NARROW = {**SIZES, "embedding_size": 6}
-ALBERT = bert_family.AlbertConfig(**NARROW)
+ALBERT = albert.AlbertConfig(**NARROW)
 # Names in checkpoints of google-research/albert: variable scopes of its modeling.py
 # and run_pretraining.py, and shapes for the sizes above.
 DENSE, NORM = ("bias", "kernel"), ("beta", "gamma")
@@ -87,7 +87,7 @@ def stored(folder):
 def test_names_of_albert_are_googles(tmp_path):
     conversion.write(tmp_path, random_model(ALBERT, "pretraining"), "google")
     assert stored(tmp_path) == OF_ALBERT
-    grouped = bert_family.AlbertConfig(**NARROW, num_hidden_groups=2)
+    grouped = albert.AlbertConfig(**NARROW, num_hidden_groups=2)
     second = {name.replace("group_0/inner", "group_1/inner") for name in OF_ALBERT}
     conversion.write(tmp_path / "2", random_model(grouped, "pretraining"), "google")
     assert stored(tmp_path / "2").keys() == OF_ALBERT.keys() | second
@@ -95,7 +95,7 @@ def test_names_of_albert_are_googles(tmp_path):
 
 @pytest.mark.parametrize("head", OF_ELECTRA)
 def test_names_of_electra_are_googles(tmp_path, head):
-    model = random_model(bert_family.ElectraConfig(**NARROW), head)
+    model = random_model(electra.ElectraConfig(**NARROW), head)
     conversion.write(tmp_path, model, "google")
     others = {name for name in stored(tmp_path) if not name.startswith("electra/")}
     assert others == OF_ELECTRA[head]
@@ -206,8 +206,8 @@ def test_heads_of_other_tasks_are_refused(write, name, head, message):
 
 
 def test_discriminators_are_electras():
-    config = bert_family.DistilBertConfig(**SIZES)
-    with pytest.raises(ValueError, match="no head 'discriminator', which is ELECTRA's"):
+    config = distilbert.DistilBertConfig(**SIZES)
+    with pytest.raises(ValueError, match="no head 'discriminator'; choose"):
         pretrainers.build("discriminator", None, config)
 
 
@@ -215,7 +215,7 @@ def test_discriminators_are_electras():
 def test_poolers_of_any_name_may_be_missing(tmp_path, model_type):
     """Of a tagger, which does without; a classifier of ALBERT reads it."""
     config = CASES[f"{model_type}-ForTokenClassification"].config
-    config = bert_family.RELATIVES[model_type].from_dict(config)
+    config = catalogue.of_model_type(model_type).config.from_dict(config)
     tagger = random_model(config, "tagger")
     pooler = [name for name in values(tagger) if "/pooler/" in name]
     assert len(pooler) == 2
@@ -234,9 +234,9 @@ def test_poolers_of_any_name_may_be_missing(tmp_path, model_type):
             checkpoint.load_trained(classifier, tmp_path / "b.ckpt")
 
 
-@pytest.mark.parametrize("kind", bert_family.RELATIVES)
+@pytest.mark.parametrize("kind", tiny_family.NETWORKS)
 def test_head_of_other_labels_begins_anew(tmp_path, kind):
-    config = bert_family.RELATIVES[kind](**SIZES, model_type=kind)
+    config = catalogue.of_model_type(kind).config(**SIZES, model_type=kind)
     model = random_model(config, "classifier", 4)
     google.save(tmp_path / "a.ckpt", model)
     fresh = pretrainers.build("classifier", 3, config)
@@ -270,11 +270,17 @@ def test_idle_copies_are_no_weights(write):
 
 
 def test_untied_head_has_a_table_and_the_bias_of_its_product():
-    for kind, keys in {
-        "Roberta": ("lm_head.bias", "lm_head.decoder.bias", "lm_head.decoder.weight"),
-        "DistilBert": (*["vocab_projector.bias"] * 2, "vocab_projector.weight"),
+    for make, keys in {
+        roberta.RobertaConfig: (
+            "lm_head.bias",
+            "lm_head.decoder.bias",
+            "lm_head.decoder.weight",
+        ),
+        distilbert.DistilBertConfig: (
+            *["vocab_projector.bias"] * 2,
+            "vocab_projector.weight",
+        ),
     }.items():
-        make = getattr(bert_family, f"{kind}Config")
         tied, own = (
             {
                 path: row.hugging_face
@@ -291,10 +297,11 @@ def test_untied_head_has_a_table_and_the_bias_of_its_product():
 
 
 def test_layers_are_numbered_in_all_formats():
-    for kind in bert_family.RELATIVES.values():
-        rows = names.encoder_rows(kind.kind, 3)
-        for row in rows:
+    for kind in tiny_family.NETWORKS:
+        network = catalogue.of_model_type(kind)
+        layers = [row for number in range(3) for row in network.layer_rows(number)]
+        for row in [*network.input_rows(), *layers]:
             place = row.path.split("/")[1]
             number = int(place[6:]) if place.startswith("block_") else None
             for key in (row.path, row.google, row.hugging_face):
-                assert names.layer_number(key) == number, key
+                assert catalogue.layer_number(key) == number, key

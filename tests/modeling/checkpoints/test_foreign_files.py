@@ -9,7 +9,8 @@ import pytest
 import safetensors.numpy
 
 import bert_reborn as bert
-from modeling.checkpoints import checkpoint, conversion, google, pretrained, warm_start
+from modeling.checkpoints import checkpoint, conversion, google, pretrained
+from modeling.networks.encoder_decoder import warm_start
 from serving import reranking, search_encoders
 from tests import tiny
 from tests.refusals import refused

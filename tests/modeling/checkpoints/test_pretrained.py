@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from modeling.checkpoints import checkpoint, google, pretrained, sentence_transformers
-from modeling.configs import bert_family, config
+from modeling.configs import config
+from modeling.networks import roberta
 from tests import tiny
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
@@ -177,15 +178,15 @@ def test_vocabulary_and_length_have_to_fit():
     message = "Cannot use sequence length 129 because the"  # run_classifier.py's
     with pytest.raises(ValueError, match=message):
         pretrained.check_sizes(sizes, 1000, FILES, max_seq_length=129)
-    roberta = bert_family.RobertaConfig.from_dict(
+    longer = roberta.RobertaConfig.from_dict(
         {"model_type": "roberta", "vocab_size": 1000, "max_position_embeddings": 514}
     )
-    pretrained.check_sizes(roberta, 1000, FILES, max_seq_length=512)
+    pretrained.check_sizes(longer, 1000, FILES, max_seq_length=512)
     message = (
         r"length 513 because the RoBERTa model .* length 512 \(b/config\.json\); lower"
     )
     with pytest.raises(ValueError, match=message):
-        pretrained.check_sizes(roberta, 1000, FILES, max_seq_length=513)
+        pretrained.check_sizes(longer, 1000, FILES, max_seq_length=513)
     message = (
         "a/vocab.txt has 1001 entries, added ones included, but "
         "b/config.json has vocab_size=1000; give the two files of"

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from modeling.configs import bert_family, config_files
+from modeling.configs import config_files
+from modeling.networks import roberta
 from tests import family_weights
 
 CASES = family_weights.read_cases()
@@ -53,10 +54,10 @@ def test_all_keys_are_kept(tmp_path, name):
 
 def test_positions_are_those_of_texts():
     raw = CASES["roberta-Model-pad_5"].config
-    config = bert_family.RobertaConfig.from_dict(raw)
+    config = roberta.RobertaConfig.from_dict(raw)
     assert raw["max_position_embeddings"] == config.num_position_rows == 16
     assert (config.max_position_embeddings, config.first_position) == (10, 6)
-    config = bert_family.RobertaConfig.from_dict(
+    config = roberta.RobertaConfig.from_dict(
         {"model_type": "xlm-roberta", "vocab_size": 9, "max_position_embeddings": 514}
     )
     assert (config.max_position_embeddings, config.first_position) == (512, 2)

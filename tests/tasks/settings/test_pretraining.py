@@ -7,15 +7,24 @@ import types
 import pytest
 
 from data_pipeline.pretraining import masking
+from modeling.networks import catalogue, electra
 from modeling.networks.elmo import config as elmo_config
+from modeling.networks.elmo import spec as elmo
+from modeling.networks.encoder_decoder import spec as encoder_decoder
+from modeling.networks.gpt import spec as gpt
 from tests import tiny
 from tests.refusals import refused
 
-BERT = types.SimpleNamespace(network="bert", kind="BERT")
-ELECTRA = types.SimpleNamespace(network="bert", kind="ELECTRA")
-GPT = types.SimpleNamespace(network="gpt", kind="GPT")
-ELMO = types.SimpleNamespace(network="elmo", kind="ELMo")
-PAIR = types.SimpleNamespace(network="encoder_decoder", kind="an encoder-decoder")
+BERT, ELECTRA, GPT, ELMO, PAIR = (
+    types.SimpleNamespace(spec=spec, kind=spec.kind)
+    for spec in (
+        catalogue.USUAL,
+        electra.NETWORK,
+        gpt.GPT,
+        elmo.NETWORK,
+        encoder_decoder.NETWORK,
+    )
+)
 
 
 def read(*arguments):
@@ -48,7 +57,7 @@ def read(*arguments):
         (
             ELMO,
             "--objective=bidirectional_lm --pack_sequences",
-            "--pack_sequences is for BERT and GPT, and this network is elmo; leave it",
+            "--pack_sequences is for BERT and GPT, and this network is ELMo; leave it",
         ),
         (
             BERT,

@@ -9,7 +9,7 @@ import pytest
 from modeling.configs import config_files
 from modeling.networks.elmo import config as elmo_config
 
-ROOT = pathlib.Path(__file__).parents[3]
+ROOT = pathlib.Path(__file__).parents[4]
 OPTIONS = {
     "lstm": {"dim": 6, "projection_dim": 4, "n_layers": 2, "cell_clip": 3},
     "char_cnn": {

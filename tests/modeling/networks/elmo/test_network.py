@@ -15,7 +15,7 @@ from modeling.configs import config_files
 from modeling.networks.elmo import lstm
 from tests import elmo_files
 
-GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
+GOLDEN = pathlib.Path(__file__).parents[3] / "golden" / "elmo"
 ROUNDING = 1e-5
 ROWS = 4  # of the states of the original
 

@@ -11,7 +11,7 @@ from modeling.configs import config as config_lib
 from modeling.configs import config_files
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
 
-FILE = pathlib.Path(__file__).parents[2] / "golden/seq2seq/hugging_face/config.json"
+FILE = pathlib.Path(__file__).parents[3] / "golden/seq2seq/hugging_face/config.json"
 RAW = json.loads(FILE.read_text("utf-8"))
 BERT = config_lib.BertConfig(vocab_size=67, hidden_size=32, num_attention_heads=4)
 

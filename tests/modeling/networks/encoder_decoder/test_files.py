@@ -16,9 +16,9 @@ from modeling.checkpoints import (
     comparison,
     conversion,
     pretrained,
-    warm_start,
 )
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
+from modeling.networks.encoder_decoder import warm_start
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 

@@ -1,0 +1,102 @@
+"""The list of networks, and which of them a config, a file or a name is of."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from contract import errors
+from modeling.checkpoints import names
+from modeling.networks import albert, bert_family, distilbert, electra, roberta
+from modeling.networks.elmo import spec as elmo
+from modeling.networks.encoder_decoder import spec as encoder_decoder
+from modeling.networks.gpt import spec as gpt
+from modeling.networks.spec import NetworkSpec
+
+USUAL = bert_family.BERT  # of a config that does not name its network
+NETWORKS: tuple[NetworkSpec, ...] = (
+    USUAL,
+    distilbert.NETWORK,
+    roberta.NETWORK,
+    electra.NETWORK,
+    albert.NETWORK,
+    gpt.GPT,
+    gpt.GPT_2,
+    encoder_decoder.NETWORK,
+    elmo.NETWORK,
+)
+
+
+def of(config: Any) -> NetworkSpec:
+    """The record of the network of a config.
+
+    Raises:
+        InputError: it is of no network in the list.
+    """
+    for network in NETWORKS:
+        if isinstance(config, network.config) and network.kind == config.kind:
+            return network
+    raise errors.InputError(
+        f"{config.kind}: no network of this kind is known here; the networks are "
+        f"{', '.join(network.kind for network in NETWORKS)}"
+    )
+
+
+def of_model_type(model_type: str) -> NetworkSpec | None:
+    """The network with this name in transformers' config.json, or None."""
+    known = (network for network in NETWORKS if model_type in network.model_types)
+    return next(known, None)
+
+
+def of_file(raw: Mapping[str, Any]) -> NetworkSpec | None:
+    """The network of a config file, by its keys; None if its model type is unknown."""
+    named = of_model_type(raw["model_type"]) if "model_type" in raw else USUAL
+    own = (n for n in NETWORKS if any(key in raw for key in n.file_keys))
+    return named and next(own, named)
+
+
+def of_values(values: Mapping[str, Any]) -> NetworkSpec:
+    """The network of a config of which dataclasses.asdict has made `values`."""
+    own = (network for network in NETWORKS if network.field in values)
+    return next(own, None) or of_model_type(values.get("model_type", "")) or USUAL
+
+
+def model_types() -> list[str]:
+    """All names that a config.json may give its network."""
+    return [name for network in NETWORKS for name in network.model_types]
+
+
+def of_keys(keys: Collection[str], format: str) -> NetworkSpec | None:
+    """The network with the most names of variables in a file; the first of several.
+
+    None if the file has no name of any.
+    """
+    counts = [
+        (sum(row.key(format) in keys for row in network.marks if row.key(format)))
+        for network in NETWORKS
+    ]
+    return NETWORKS[counts.index(max(counts))] if any(counts) else None
+
+
+def sizes(shapes: Mapping[str, tuple[int, ...]], format: str) -> dict[str, Any]:
+    """{key of the config: value}, as far as the shapes of a file show it, and the kind.
+
+    {} if they are of no network.
+    """
+    if (network := of_keys(shapes.keys(), format)) is None:
+        return {}
+    return {names.KIND: network.kind, **network.find_sizes(shapes, format)}
+
+
+def layer_number(key: str) -> int | None:
+    """The number of the layer that a key of any format belongs to, or None."""
+    numbers = (network.layer_number(key) for network in NETWORKS)
+    return next((number for number in numbers if number is not None), None)
+
+
+def class_beginnings() -> set[str]:
+    """How names of transformers' classes begin, in small letters."""
+    return {name.lower() for network in NETWORKS for name in network.classes.values()}
+
+
+def transformers_classes() -> frozenset[str]:
+    """All classes of transformers whose heads are known."""
+    return frozenset(name for network in NETWORKS for name in network.known_classes())
