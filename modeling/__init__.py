@@ -1,4 +1,4 @@
-"""The network: BERT in bert.py, its heads, models and losses; other networks beside it.
+"""BERT in bert.py, its heads, models and losses; the other networks in networks/.
 
 In: features as contract/features.py names them. Out: sequence_output, pooled_output and
 the logits of a head; the weights and their files are checkpoints/'s.

@@ -94,6 +94,7 @@ class AlbertEncoder(bert.BertEncoder):
 
 
 NETWORK = bert_family.FamilySpec(
+    **bert_family.OF_BLOCKS,
     kind="ALBERT",
     config=AlbertConfig,
     layers=AlbertEncoder,

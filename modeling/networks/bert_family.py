@@ -51,6 +51,18 @@ def _joined_projections(network):
         yield attention, kernels_tf.BUT_QUERY if attention is last else kernels_tf.EVERY
 
 
+# What can be done with bert.EncoderBlocks below heads that read words of a text; a
+# relative with other blocks must not take it over unseen.
+OF_BLOCKS: dict[str, Any] = {
+    "attention_weights": attention_maps.of_block,
+    "joined_projections": _joined_projections,
+    "packs_rows": True,
+    "text_vectors": "untrained",
+    "writes_onnx": True,
+    "weighs_words": True,
+}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class FamilySpec(spec_lib.NetworkSpec):
     """The record of BERT or a relative, whose names follow from BERT's by `renaming`.
@@ -67,12 +79,6 @@ class FamilySpec(spec_lib.NetworkSpec):
     above: Sequence[str] = ("bert/pooler/",)
     bare: tuple[str, ...] = BARE
     token_head: Any = bert.MaskedLMHead
-    attention_weights: Callable[..., Any] | None = attention_maps.of_block
-    joined_projections: Callable[..., Any] | None = _joined_projections
-    packs_rows: bool = True
-    text_vectors: str = "untrained"
-    writes_onnx: bool = True
-    weighs_words: bool = True
 
     def input_rows(self) -> list[names.Name]:
         """The rows of embeddings, and of their projection."""
@@ -95,7 +101,7 @@ class FamilySpec(spec_lib.NetworkSpec):
         rows = self.renaming.of([*bert_names.POOLER, *names.HEADS, *words])
         return [*rows, *self.renaming.head_rows]
 
-    def ties(self, config: Any = None) -> spec_lib.Ties:
+    def ties(self) -> spec_lib.Ties:
         """The table and the bias of the head of words, where it has none of its own."""
         tied, own, words = map(
             self.renaming.of,
@@ -113,6 +119,7 @@ class FamilySpec(spec_lib.NetworkSpec):
 
 
 BERT = FamilySpec(
+    **OF_BLOCKS,
     kind="BERT",
     config=config_lib.BertConfig,
     model_types=("bert", "ernie"),  # ERNIE 1.0, whose network is BERT's

@@ -43,6 +43,7 @@ class DistilBertConfig(bert_family.RelativeConfig):
 
 
 NETWORK = bert_family.FamilySpec(
+    **bert_family.OF_BLOCKS,
     kind="DistilBERT",
     config=DistilBertConfig,
     model_types=("distilbert",),

@@ -125,6 +125,7 @@ class _Electra(bert_family.FamilySpec):
 
 
 NETWORK = _Electra(
+    **bert_family.OF_BLOCKS,
     kind="ELECTRA",
     config=ElectraConfig,
     model_types=("electra",),

@@ -65,6 +65,7 @@ class RobertaConfig(bert_family.RelativeConfig):
 
 
 NETWORK = bert_family.FamilySpec(
+    **bert_family.OF_BLOCKS,
     kind="RoBERTa",
     config=RobertaConfig,
     model_types=("roberta", "xlm-roberta"),

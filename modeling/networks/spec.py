@@ -190,7 +190,7 @@ class NetworkSpec:
             return first
         return "pooler" if second == "pooler" else "encoder"
 
-    def ties(self, config: Any = None) -> Ties:
+    def ties(self) -> Ties:
         """Keys of Hugging Face's files that are copies."""
         return Ties()
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from typing import Any
 
 import numpy as np
 
@@ -72,7 +71,7 @@ class _PairSpec(spec.NetworkSpec):
         first, second, *_ = path.split("/")
         return first if self.is_head(path) else second
 
-    def ties(self, config: Any = None) -> spec.Ties:
+    def ties(self) -> spec.Ties:
         """Those of the decoder's BERT."""
         keys, path = _BERT.ties()
         return spec.Ties(

@@ -65,7 +65,7 @@ class _GptSpec(spec.NetworkSpec):
     def head_rows(self, config):
         return [*super().head_rows(config), *_CLASSIFIER]
 
-    def ties(self, config=None):
+    def ties(self):
         copies = {"lm_head.weight": self.tables[0].hugging_face}
         return spec.Ties(copies, self.token_table)
 
