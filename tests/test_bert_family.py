@@ -103,7 +103,7 @@ def test_what_relatives_do_not_do_is_refused(models, tables, tmp_path):
             "run_pretraining",
             f"{places} --do_train --input_file={records} --objective=left_to_right "
             "--max_seq_length=16",
-            f'{config} sees what follows; add "attention": "causal" for a BERT',
+            f"--objective=left_to_right is not for RoBERTa, which {config} describes",
         ),
         (
             "run_generation",

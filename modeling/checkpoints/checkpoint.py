@@ -233,8 +233,8 @@ def check_file(config, file, *, allows_missing=None):
 def _fits(config, key, size):
     """Whether a size is the config's, or is without its special tokens alone."""
     wanted = operator.attrgetter(key)(config)
-    more = config.spec.new_tokens if key in ("vocab_size", "num_table_rows") else 0
-    return 0 <= wanted - size <= more
+    most = config.spec.new_tokens if key in ("vocab_size", "num_table_rows") else 0
+    return bool(wanted == size or (most and 0 < wanted - size <= most))
 
 
 @contextlib.contextmanager

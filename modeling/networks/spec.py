@@ -210,9 +210,8 @@ class NetworkSpec:
             shape = shapes.get(keys[path], ())
             if len(shape) > axis:
                 values[size] = shape[axis]
-        numbers = {self.layer_number(key) for key in shapes} - {None}
-        depth = {names.DEPTH: max(n for n in numbers if n is not None) + 1}
-        return {**(depth if numbers else {}), **values}
+        numbers = [n for n in map(self.layer_number, shapes) if n is not None]
+        return values | ({names.DEPTH: max(numbers) + 1} if numbers else {})
 
     @functools.cached_property
     def _before_numbers(self) -> list[str]:

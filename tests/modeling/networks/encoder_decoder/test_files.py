@@ -208,7 +208,7 @@ def test_run_of_ours_has_names_of_both_sides(seq2seq_model, tmp_path):
 def test_other_heads_and_lost_variables_are_refused(
     seq2seq_dir, seq2seq_config, tmp_path
 ):
-    with pytest.raises(ValueError, match="no head 'classifier': seq2seq is the one"):
+    with pytest.raises(ValueError, match="no head 'classifier'; choose one of seq2seq"):
         pretrainers.build("classifier", 3, seq2seq_config)
     with pytest.raises(ValueError, match=r"span: .* no such head \(it has: seq2seq"):
         conversion.read(seq2seq_dir, seq2seq_config, "span")
