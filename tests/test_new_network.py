@@ -161,7 +161,7 @@ def test_rates_follow_its_layers(config):
     assert rates == [expected[path.split("/")[1]] for path in paths]
 
 
-def test_what_its_record_leaves_out_is_refused_by_name(directory, config, tmp_path):
+def test_what_its_record_leaves_out_is_refused_by_name(config):
     model, feed = network_of(config), batch(config.vocab_size)
     outputs = model.encode(feed, None)
     with (
@@ -185,33 +185,41 @@ def test_what_its_record_leaves_out_is_refused_by_name(directory, config, tmp_pa
         pytest.raises(errors.InputError, match="Rotary has no head 'pretraining'"),
     ):
         network_of(config, "pretraining")
-    model_flags = f"--pretrained={directory / 'model'} --output_dir={tmp_path / 'out'}"
-    table = f"--train_file={directory / 'train.tsv'}"
-    for script, arguments, message in (
+
+
+@pytest.mark.parametrize(
+    ("run", "flags", "message"),
+    [
         (
-            "run_classifier",
-            f"{table} --do_train --do_export --export_format=onnx",
+            "classification",
+            "--do_export --export_format=onnx",
             "Rotary is not written as ONNX",
         ),
-        ("run_classifier", f"{table} --do_train --explain=test", "--explain=test weig"),
-        ("run_embedding", f"{table} --do_train", "this network is Rotary"),
-        ("run_seq2seq", f"{table} --do_train", "a Rotary cannot read and write"),
+        ("classification", "--explain=3", "--explain=3 weighs the words of BERT's"),
+        ("vectors", "", "this network is Rotary"),
+        ("pairs", "", "a Rotary cannot read and write"),
         (
-            "run_pretraining",
-            f"--input_file={directory / 'masked.tfrecord'} --do_train "
+            "masking",
             "--objective=replaced_tokens",
             "--objective=replaced_tokens is not for Rotary, which",
         ),
-    ):
-        assert message in tiny.refuse(script, arguments, model_flags)
+    ],
+)
+def test_commands_refuse_it_by_name(run, flags, message, directory, tmp_path):
+    arguments = *whole_runs.arguments(run, directory), f"--output_dir={tmp_path / 'a'}"
+    assert message in tiny.refuse(whole_runs.SCRIPTS[run], *arguments, flags)
+
+
+def test_rows_that_may_not_share_places_are_refused(directory, tmp_path):
+    flags = whole_runs.arguments("tagging", directory)  # with --pack_sequences
     with rotary_network.listed(packs_rows=False):
-        line = tiny.refuse(
-            "run_classifier", f"{table} --do_train --pack_sequences", model_flags
-        )
-        assert "this network is Rotary; leave it out" in line
+        line = tiny.refuse("run_tagger", *flags, f"--output_dir={tmp_path / 'out'}")
+    assert "--pack_sequences is for BERT and GPT, and this network is Rotary" in line
 
 
-@pytest.mark.parametrize("name", ["classification", "masking"])
+@pytest.mark.parametrize(
+    "name", ["classification", pytest.param("masking", marks=pytest.mark.slow)]
+)
 def test_scripts_train_and_export_it(name, directory, config, tmp_path):
     flags = whole_runs.arguments(name, directory, steps=6)
     more = "--layerwise_lr_decay=0.8" if name == "classification" else ""
