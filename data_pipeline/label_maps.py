@@ -134,12 +134,11 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
     return path if weights and remote_files.exists(path) else ""
 
 
-def find_head(path: str, head: str = "auto") -> str:
-    """The head of a network with the label_map.json `path`, where `head` is "auto"."""
-    if head == "auto" and path:
-        with contextlib.suppress(ValueError):  # a file that cannot be read
-            return "tagger" if "tag_scheme" in json_files.read_object(path) else head
-    return head
+def is_of_tagger(path: str) -> bool:
+    """Whether a label_map.json, if there is one and it can be read, is of a tagger."""
+    with contextlib.suppress(ValueError):
+        return bool(path) and "tag_scheme" in json_files.read_object(path)
+    return False
 
 
 def written(classes: Classes | None) -> dict[str, Any]:

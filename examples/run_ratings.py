@@ -7,6 +7,7 @@ This is an example of a complete script for a new task.
 """
 
 import dataclasses
+import functools
 import json
 import os
 from typing import Any, NamedTuple
@@ -72,7 +73,7 @@ def prepare(settings: RatingSettings):
     splits = {split: read(path, encode) for split, path in paths.items()}
     given = next(iter(splits.values())).targets[features.LABEL_IDS]
     scales: Any = Scales(given.shape[1])
-    head = run_plans.find_head(settings, opened, "classifier")
+    head = run_plans.first_head(settings, opened, "classifier")
     trains = settings.do_train
     label_maps.follow(head, scales, "the ratings", trains=trains, show=findings.show)
     plan = run_plans.fine_tuning_plan(
@@ -102,6 +103,7 @@ class RatingTask(tuning.FineTuningTask):
     def __init__(self, settings, opened, encode, splits, scales):
         super().__init__(settings, opened, splits, identity={})
         self._encode, self.classes = encode, scales
+        self.load_weights = functools.partial(self.load_weights, classes=scales)
 
     def examples(self, split):
         return self.data[split]

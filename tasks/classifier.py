@@ -40,7 +40,7 @@ def prepare(
         settings.wanted_splits,
         tokenizer,
         settings.max_seq_length,
-        head=run_plans.find_head(settings, opened, "classifier"),
+        head=run_plans.first_head(settings, opened, "classifier"),
         default_metrics=metrics.DEFAULTS,
         num_texts=None if settings.do_train else run_plans.num_texts(settings, opened),
         show=findings.show,

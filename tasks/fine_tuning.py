@@ -50,6 +50,7 @@ class FineTuningTask(abc.ABC):
 
     Attributes:
         kind: what the hub calls this kind of task.
+        load_weights: what loads the first weights; networks.load_weights.
         objective: the loss; None where nothing is trained.
         make_step: as of loop.Training.
         splits: {split: batching.Examples}.
@@ -77,6 +78,9 @@ class FineTuningTask(abc.ABC):
         self.settings, self.data, self.reading = settings, data, reading
         self.classes: Any = classes  # each task knows its own
         self.tokenizer, self.config = opened.tokenizer, opened.config
+        self.load_weights = functools.partial(
+            networks.load_weights, settings, classes=classes
+        )
         self.splits: dict[str, Any] = {split: self.examples(split) for split in data}
         self.files = dict(pretrained.files(opened.config, opened.tokenizer))
         self.identity = identity
@@ -114,14 +118,6 @@ class FineTuningTask(abc.ABC):
     def examples(self, split: str) -> Any:
         """The rows of a split as the driver takes them."""
         return self.data[split].examples()
-
-    def load_weights(
-        self, model: Any, path: str, *, trains: bool, resumes: bool
-    ) -> tuple[str, int]:
-        """Loads the first weights, as pretrained.load_weights."""
-        return networks.load_weights(
-            self.settings, model, path, self.classes, trains=trains, resumes=resumes
-        )
 
     def outputs(self, model: Any) -> Callable[..., dict[str, Any]]:
         """The function of features whose outputs `score` takes."""

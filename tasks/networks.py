@@ -1,9 +1,10 @@
 """Opens the network that the settings name: config, tokenizer and weights."""
 
+from collections.abc import Callable
 from typing import Any
 
 from data_pipeline import label_maps
-from modeling.checkpoints import pretrained
+from modeling.checkpoints import checkpoint, pretrained
 from tasks.settings import model as model_settings
 from training import model_directory
 
@@ -68,25 +69,39 @@ def load_weights(
     settings: Any,
     model: Any,
     path: str,
-    classes: label_maps.Classes | None = None,
     *,
     trains: bool,
     resumes: bool,
+    classes: label_maps.Classes | None = None,
+    fill: Callable[[Any, str], Any] | None = None,
 ) -> tuple[str, int]:
-    """pretrained.load_weights, as --allow_missing_weights has it.
+    """Loads the weights that a run begins with; random without a path.
 
-    The head of a model with other `classes` than the weights stays new.
+    The file may lack the head of a model that `trains`, and any part of it with
+    --allow_missing_weights. The head of a model with other `classes` than the weights
+    stays new. A run that `resumes` loads its weights later, with their moments.
+
+    Args:
+        fill: what loads the model where it trains and does not resume, of another
+            network's weights; returns a report.
+
+    Returns:
+        The source of the weights, for people, and the step they were trained for.
     """
-    starts = False
-    if trains and not resumes:
-        files = pretrained.ModelFiles(init_checkpoint=path)
-        opened = model_directory.ModelDirectory(files, model.config)
-        starts = opened.starts_head(classes)
-    return pretrained.load_weights(
-        model,
-        path,
-        trains=trains,
-        resumes=resumes,
-        allows_missing=settings.allow_missing_weights,
-        starts_head=starts,
-    )
+    options: dict[str, Any] = {"allows_missing": settings.allow_missing_weights}
+    if not trains:
+        report = checkpoint.load_trained(model, path, **options)
+        return str(report), report.global_step or 0
+    if resumes or not path:
+        return "random: neither --init_checkpoint nor --pretrained is set", 0
+    if fill:
+        return str(fill(model, path)), 0
+    files = pretrained.ModelFiles(init_checkpoint=path)
+    starts = model_directory.ModelDirectory(files, model.config).starts_head(classes)
+    return str(checkpoint.load(model, path, **options, starts_head=starts)), 0
+
+
+def load_network(model: Any, path: str, **_: bool) -> tuple[str, int]:
+    """As `load_weights`, where heads and pooler may be missing and nothing trains."""
+    report = checkpoint.load(model, path)
+    return str(report), report.global_step or 0

@@ -92,6 +92,7 @@ class Objective(abc.ABC):
 
     Attributes:
         kind: what the hub calls this kind of task.
+        load_weights: what loads the first weights; as networks.load_weights.
         records: what to train and evaluate on; None to export alone.
         objective: the loss; None where nothing is trained.
         files: {name: text} to store beside the weights.
@@ -107,6 +108,7 @@ class Objective(abc.ABC):
     def __init__(self, settings, opened):
         self.settings = settings
         self.config, self.tokenizer = opened.config, opened.tokenizer
+        self.load_weights = functools.partial(networks.load_weights, settings)
         self.load(opened.files)
         self.files = pretrained.files(self.config, self.tokenizer)
 
@@ -116,9 +118,6 @@ class Objective(abc.ABC):
 
     def make_model(self):
         return self.model_class(self.config, recompute=self.settings.recompute)
-
-    def load_weights(self, model, path, **stage):
-        return networks.load_weights(self.settings, model, path, **stage)
 
     def load_records(self, rule=None):
         """The records of the self.settings."""
@@ -313,18 +312,14 @@ class MaskedLM(Objective):
             task = self.records.train.sentence_task
             has_sentences = config.has_next_sentence and task != "none"
             self.objective = losses.pretraining(has_sentences)
-        elif not pretrained.fills_masks(config, path):
-            self.model_class = models.BertModel
+        else:
+            self.load_weights = networks.load_network  # the pooler may be missing
+            if not pretrained.fills_masks(config, path):
+                self.model_class = models.BertModel
         if self.settings.do_export:
             vectors.choose(config, **self.settings.vector_choice())
             if self.model_class is not models.BertModel:
                 cloze.check(self.tokenizer, self.settings.top_k)
-
-    def load_weights(self, model, path, **stage):
-        if not self.records:  # heads and pooler may be missing
-            report = checkpoint.load(model, path)
-            return str(report), report.global_step or 0
-        return super().load_weights(model, path, **stage)
 
 
 class ReplacedTokens(MaskedLM):

@@ -244,7 +244,7 @@ def first_weights(settings: training.Training, files: pretrained.ModelFiles) -> 
     return directory if has_own else files.init_checkpoint
 
 
-def find_head(
+def first_head(
     settings: training.Training, opened: model_directory.ModelDirectory, head: str
 ) -> label_maps.Head | None:
     """The classifier or tagger that the run begins with."""

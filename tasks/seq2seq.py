@@ -86,7 +86,10 @@ class Seq2seqTask(fine_tuning.FineTuningTask):
         super().__init__(
             settings, opened, data, identity={"decoder_tokens": list(tokens)}
         )
-        self._fills_both = fills_both
+        if fills_both:
+            self.load_weights = functools.partial(
+                self.load_weights, fill=warm_start.load
+            )
         self._decode = functools.partial(graph.decode, self.tokenizer, tokens)
 
     def examples(self, split):
@@ -96,12 +99,6 @@ class Seq2seqTask(fine_tuning.FineTuningTask):
         return sequence_to_sequence.SequenceToSequence(
             self.config, recompute=self.settings.recompute
         )
-
-    def load_weights(self, model, path, **stage):
-        is_new = stage["trains"] and not stage["resumes"]
-        if self._fills_both and path and is_new:
-            return str(warm_start.load(model, path)), 0
-        return super().load_weights(model, path, **stage)
 
     def outputs(self, model):
         """Ids [B, N], -1 after a text, and losses of targets."""

@@ -28,7 +28,7 @@ def prepare(settings: TaggerSettings) -> tuple["TaggerTask", run_plan.Plan]:
         splits.get("train"),
         names=names,
         scheme=settings.tag_scheme,
-        head=run_plans.find_head(settings, opened, "tagger"),
+        head=run_plans.first_head(settings, opened, "tagger"),
         show=findings.show,
     )
     data = windows.load(

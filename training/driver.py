@@ -55,12 +55,10 @@ class Task(Protocol):
     """
 
     files: dict[str, str]
+    load_weights: Callable[..., tuple[str, int]]  # of networks in tasks/
 
     def trained_on(self) -> dict[str, Any]: ...
     def make_model(self) -> keras.Model: ...
-    def load_weights(
-        self, model: Any, path: str, *, trains: bool, resumes: bool
-    ) -> tuple[str, int]: ...
     def begin(self, model: Any, plan: run_plan.Plan) -> tuple[Any, Evaluation]: ...
     def train(
         self, model: Any, plan: run_plan.Plan, origin: str, evaluation: Evaluation

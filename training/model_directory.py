@@ -165,7 +165,8 @@ class ModelDirectory:
 
         Unless it `pretrains`, "auto" leaves the heads of pretraining out.
         """
-        head = label_maps.find_head(label_maps.find(self.path), wanted)
+        is_tagger = label_maps.is_of_tagger(label_maps.find(self.path))
+        head = "tagger" if wanted == "auto" and is_tagger else wanted
         head, count = conversion.find_head(self.weights, self.config, head, self.path)
         if wanted == "auto" and head == "pretraining" and not pretrains:
             head = "none"

@@ -29,14 +29,14 @@ def test_classes_are_read_as_they_were_written(tmp_path, classes):
     assert label_maps.find(f"{tmp_path}/model.ckpt-10") == str(path)
     assert label_maps.find("") == label_maps.find(f"{tmp_path}/a/b") == ""
     is_tagger = isinstance(classes, schemes.TagNames)
-    assert label_maps.find_head(str(path)) == ("tagger" if is_tagger else "auto")
+    assert label_maps.is_of_tagger(str(path)) == is_tagger
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"0": "a", "2": "b"}'])
 def test_what_is_no_label_map(tmp_path, text):
     path = tmp_path / "label_map.json"
     path.write_text(text)
-    assert label_maps.find_head(str(path)) == "auto"
+    assert not label_maps.is_of_tagger(str(path))
     with pytest.raises(ValueError, match="not a label map"):
         head_classes.read(path, 2)
     path.write_text(json.dumps({"0": "O", "1": "B-X", "tag_scheme": "none"}))
