@@ -44,7 +44,7 @@ BEGIN_WITH = (
     "test_python_page.py",
     "training/test_two_replicas.py",
     "cli/test_fitting.py",
-    "modeling/test_bert_family.py",
+    "modeling/networks/test_bert_family.py",
     "test_run_embedding.py",
     "test_run_classifier.py",
     "test_bert.py",

@@ -65,7 +65,7 @@ _HEAD_OF = {
     "tagger/logits/bias": "tagger",
     "span/logits/bias": "span",
 }
-_UNNEEDED = ("bert/pooler/", "masked_lm/", "next_sentence/")  # by other tasks
+_UNNEEDED = ("pooler", "masked_lm", "next_sentence")  # parts, by other tasks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,10 +393,11 @@ def copy_random(model, missing):
     """
     needs_all = model.num_classes is not None and model.uses_pooler
     rows = [] if needs_all else names.named_variables(model)
+    part = model.config.spec.part
     return {
         name.google: np.array(variable)
         for name, variable in rows
-        if name.google in missing and name.path.startswith(_UNNEEDED)
+        if name.google in missing and part(name.path) in _UNNEEDED
     }
 
 

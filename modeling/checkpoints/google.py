@@ -12,7 +12,7 @@ import re
 from contract import atomic_files, remote_files
 from contract.tensorflow_later import tf
 from modeling.checkpoints import names, weights_file
-from modeling.networks.elmo import names as elmo_names
+from modeling.networks import catalogue
 
 MODEL_PREFIX = "bert_model.ckpt"  # of a release
 INDEX_ENDING = ".index"
@@ -32,7 +32,7 @@ class GoogleFile(weights_file.WeightsFile):
         with self._readable():
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
-        self._stored = {elmo_names.number_cells(name): name for name in shapes}
+        self._stored = {catalogue.modern_key(name): name for name in shapes}
         self.shapes = {key: tuple(shapes[name]) for key, name in self._stored.items()}
         self.states = weights_file.matches(_STATE, self.shapes) | _slots(self.shapes)
         directory, name = os.path.split(prefix)

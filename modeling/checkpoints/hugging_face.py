@@ -30,7 +30,7 @@ _BUFFERS = re.compile(
     r"|\.attn\.(masked_)?bias$|^lm_head\.weight$"
 )
 # Classifiers with one logit for each answer.
-_CHOICES = (spec.CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
+_CHOICES = spec.CHOICE, "DoubleHeadsModel"
 # Names of earlier or other classes, and of those that have their place.
 _RENAMED = {
     "LayerNorm.gamma": "LayerNorm.weight",

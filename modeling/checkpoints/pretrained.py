@@ -23,16 +23,13 @@ from modeling.configs import config as config_lib
 from modeling.configs import config_files
 from modeling.networks import catalogue
 
+_RELEASED = [each.config_file for each in catalogue.NETWORKS if each.config_file]
+# BERT's own goes before the library's, and those of others after it.
 CONFIG_FILES = (
-    file_names.BERT_CONFIG,
+    _RELEASED[0],
     file_names.HUGGING_FACE_CONFIG,
-    file_names.ALBERT_CONFIG,
-    file_names.HPARAMS,
-    file_names.ELMO_OPTIONS,
+    *(name.removeprefix("*") for name in _RELEASED[1:]),
 )
-# ELMo's releases put sizes and dates into their names.
-OPTIONS_PATTERN = f"*{file_names.ELMO_OPTIONS}"
-_WORDS_PATTERN = "vocab-*.txt"
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
 
@@ -64,7 +61,8 @@ def locate(spec, name="--pretrained"):
         ValueError: neither, or a file is missing; names it.
     """
     files = look_in(spec, name)
-    if not files.config_file or not (files.vocab_file or is_elmo(files.config_file)):
+    needs_words = not catalogue.of_config_file(files.config_file).reads_characters
+    if not files.config_file or (needs_words and not files.vocab_file):
         others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
         others = f", or give {others}" if name == "--pretrained" else ""
         raise errors.InputError(f"{name}={spec}: {_explain_missing(files)}{others}")
@@ -114,7 +112,8 @@ def look_in(spec, name="--pretrained"):
     except ValueError:  # which matters for vectors of texts alone
         if not first(CONFIG_FILES):
             raise
-    config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
+    longer = (only(name) for name in _RELEASED if "*" in name)
+    config_file = first(CONFIG_FILES) or next(filter(None, longer), "")
     # A vocabulary without its merges is less than a tokenizer.json.
     whole = [name for name, merges in file_names.MERGES.items() if first([merges])]
     whole += file_names.SENTENCEPIECE
@@ -122,8 +121,7 @@ def look_in(spec, name="--pretrained"):
         [file_names.VOCAB, *whole, file_names.TOKENIZER, *file_names.MERGES]
     )
     # Such as 30k-clean.model of Google's ALBERT.
-    pattern = _WORDS_PATTERN if is_elmo(config_file) else "*.model"
-    vocab_file = vocab_file or only(pattern)
+    vocab_file = vocab_file or only(catalogue.of_config_file(config_file).vocabulary)
     return ModelFiles(config_file, vocab_file, directory, _lower_case(directory))
 
 
@@ -149,11 +147,6 @@ def look_beside(weights, spec=""):
     return files._replace(init_checkpoint=path)
 
 
-def is_elmo(config_file):
-    """Whether a config is of ELMo, by the name that its releases give it."""
-    return config_file.endswith(file_names.ELMO_OPTIONS)
-
-
 def files(config, tokenizer, *, for_library=False):
     """{file name: text} of config and, if there is a tokenizer, its vocabulary.
 
@@ -162,27 +155,6 @@ def files(config, tokenizer, *, for_library=False):
     texts = {config.file_name: config.to_json_string()}
     texts |= config.spec.beside(config, for_library)
     return texts if tokenizer is None else texts | tokenizer.files()
-
-
-def load_weights(
-    model, path, *, trains, resumes, allows_missing=False, starts_head=False
-):
-    """Loads the weights that a run begins with; random without a path.
-
-    The file may lack the head of a model that `trains`, and any part of it where
-    `allows_missing` is set; `starts_head` is as in checkpoint.assign. A run that
-    `resumes` loads its weights later, with their moments.
-
-    Returns:
-        The source of the weights, for people, and the step they were trained for.
-    """
-    if not trains:
-        report = checkpoint.load_trained(model, path, allows_missing=allows_missing)
-        return str(report), report.global_step or 0
-    if resumes or not path:
-        return "random: neither --init_checkpoint nor --pretrained is set", 0
-    options = {"allows_missing": allows_missing, "starts_head": starts_head}
-    return str(checkpoint.load(model, path, **options)), 0
 
 
 def fills_masks(config, path):

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from contract import errors
+from contract import errors, file_names
 from modeling import bert, dropout_sites
 from modeling.checkpoints import names
 from modeling.networks import bert_family, bert_names
@@ -100,6 +100,7 @@ NETWORK = bert_family.FamilySpec(
     layers=AlbertEncoder,
     model_types=("albert",),
     classes={"albert": "Albert"},
+    config_file=file_names.ALBERT_CONFIG,
     file_keys=("num_hidden_groups",),  # of Google's releases
     sizes=bert_family.FACTORIZED_SIZES,
     prefix="albert",

@@ -124,6 +124,7 @@ BERT = FamilySpec(
     config=config_lib.BertConfig,
     model_types=("bert", "ernie"),  # ERNIE 1.0, whose network is BERT's
     classes={"bert": "Bert", "ernie": "Ernie"},
+    config_file=file_names.BERT_CONFIG,
     heads=spec_lib.TASKS | {"pretraining", "language_model"},
     objectives=("masked_lm", "left_to_right"),
     sizes=BERT_SIZES,

@@ -1,5 +1,7 @@
 """The list of networks, and which of them a config, a file or a name is of."""
 
+import fnmatch
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -53,6 +55,13 @@ def of_file(raw: Mapping[str, Any]) -> NetworkSpec | None:
     return named and next(own, named)
 
 
+def of_config_file(path: str) -> NetworkSpec:
+    """The network whose releases give a config file this name; or BERT."""
+    name = os.path.basename(path)
+    own = (n for n in NETWORKS if fnmatch.fnmatchcase(name, n.config_file or "?"))
+    return next(own, USUAL)
+
+
 def of_values(values: Mapping[str, Any]) -> NetworkSpec:
     """The network of a config of which dataclasses.asdict has made `values`."""
     own = (network for network in NETWORKS if network.field in values)
@@ -84,6 +93,13 @@ def sizes(shapes: Mapping[str, tuple[int, ...]], format: str) -> dict[str, Any]:
     if (network := of_keys(shapes.keys(), format)) is None:
         return {}
     return {names.KIND: network.kind, **network.find_sizes(shapes, format)}
+
+
+def modern_key(key: str) -> str:
+    """The name in a record of a variable that earlier checkpoints call otherwise."""
+    for network in NETWORKS:
+        key = network.modern_key(key)
+    return key
 
 
 def layer_number(key: str) -> int | None:

@@ -73,6 +73,9 @@ class NetworkSpec:
         architectures: {parts of a model: class of transformers}, where these follow no
             rule; as `ENDINGS`.
         other_classes: of transformers, which are read and never written.
+        config_file: the name of the config file in its own releases; "*" for sizes and
+            dates before it.
+        vocabulary: a pattern of its vocabulary, where that has no usual name.
         file_keys: keys of a config file by which it is known without a model type.
         field: of the config, which no other network's has; "" where a field model_type
             tells it.
@@ -125,6 +128,8 @@ class NetworkSpec:
         default_factory=dict
     )
     other_classes: Sequence[str] = ()
+    config_file: str = ""
+    vocabulary: str = "*.model"
     file_keys: Sequence[str] = ()
     field: str = ""
     heads: frozenset[str] = TASKS
@@ -193,6 +198,10 @@ class NetworkSpec:
     def ties(self) -> Ties:
         """Keys of Hugging Face's files that are copies."""
         return Ties()
+
+    def modern_key(self, key: str) -> str:
+        """The name in `rows` of a variable that a checkpoint may call otherwise."""
+        return key
 
     # What a file shows.
 

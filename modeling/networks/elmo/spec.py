@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import features
+from contract import features, file_names
 from modeling.checkpoints import names
 from modeling.networks import spec
 from modeling.networks.elmo import config as elmo_config
@@ -38,6 +38,9 @@ class _ElmoSpec(spec.NetworkSpec):
     def head_rows(self, config):
         return [*super().head_rows(config), *map(_row, elmo_names.HEAD)]
 
+    def modern_key(self, key):
+        return elmo_names.number_cells(key)
+
     def find_sizes(self, shapes, format):
         return elmo_names.sizes(lambda path: shapes.get(_row(path).key(format)))
 
@@ -62,6 +65,8 @@ NETWORK = _ElmoSpec(
     kind="ELMo",
     config=elmo_config.ElmoConfig,
     layers=network.ElmoNetwork,
+    config_file=f"*{file_names.ELMO_OPTIONS}",
+    vocabulary="vocab-*.txt",
     file_keys=("lstm",),
     field="lstm_dim",
     objectives=("bidirectional_lm",),

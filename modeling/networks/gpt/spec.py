@@ -120,7 +120,8 @@ GPT_2 = _GptSpec(
     **_SHARED,
     kind="GPT-2",
     model_types=("gpt2",),
-    file_keys=("n_vocab",),  # of hparams.json
+    config_file=file_names.HPARAMS,
+    file_keys=("n_vocab",),  # of that file
     architectures={
         (): "GPT2LMHeadModel",
         ("classifier",): "GPT2ForSequenceClassification",
