@@ -18,11 +18,10 @@ from training import model_directory
 
 def open_tokenizer(files, config):
     """The tokenizer; None, and a line, without a vocabulary."""
-    is_elmo = config.spec.reads_characters
-    if not files.vocab_file and not is_elmo:
+    if not files.vocab_file and not config.spec.reads_characters:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
-    return opening.open_tokenizer(files, config.to_dict() if is_elmo else {})
+    return model_directory.open_tokenizer(files, config)
 
 
 def prepare(settings: ConversionSettings):
@@ -71,11 +70,11 @@ def grow(settings: ConversionSettings, model, tokenizer):
     return conversion.grow(model, rows), tokenizer
 
 
-def compare_tokens(settings: ConversionSettings, tokenizer, directory):
+def compare_tokens(settings: ConversionSettings, config, tokenizer, directory):
     """Refuses files from which another tokenizer is opened than the one written."""
     files = pretrained.look_in(directory)
     checks = {"check_tokenizer": settings.check_tokenizer, "check_case": False}
-    again = opening.open_tokenizer(files._replace(**checks))
+    again = model_directory.open_tokenizer(files._replace(**checks), config)
     before = tokenizer.definition(), tokenizer.settings()
     if (again.definition(), again.settings()) != before:
         raise errors.InputError(
@@ -104,6 +103,6 @@ def run(settings: ConversionSettings) -> None:
         again = conversion.read_again(directory, model, source.head)
         largest = comparison.compare(source.model, again, missing)
         if tokenizer:
-            compare_tokens(settings, tokenizer, directory)
+            compare_tokens(settings, model.config, tokenizer, directory)
     print(f"largest difference, before and after: weights 0, outputs {largest:g}")
     print(f"wrote {settings.output_dir} ({settings.to})")

@@ -10,7 +10,7 @@ from typing import Any
 from contract import errors, file_names, json_files, remote_files
 from data_pipeline import head_classes, label_maps
 from data_pipeline.classification import labels
-from data_pipeline.text import opening
+from data_pipeline.text import base, opening
 from modeling import pretrainers, sequences
 from modeling.checkpoints import (
     checkpoint,
@@ -204,16 +204,24 @@ def open_files(
     vocabulary may be missing.
     """
     tokenizer: Any = None
+    config = pretrained.read_config(files.config_file)
     if files.vocab_file or not takes_records:
-        tokenizer = opening.open_tokenizer(files)
+        tokenizer = open_tokenizer(files, config)
         tokenizer = tokenizer.with_special_tokens() if for_tasks else tokenizer
-    config, weights = pretrained.open_config(
+    config, weights = pretrained.open_weights(
         files,
+        config,
         tokenizer.vocab_size if tokenizer else None,
         max_seq_length,
         takes_encoder_decoder=takes_encoder_decoder,
     )
     return ModelDirectory(files, config, tokenizer, weights)
+
+
+def open_tokenizer(files: pretrained.ModelFiles, config: Any) -> base.Tokenizer:
+    """The tokenizer of files, as the network of the config reads texts."""
+    options = config.to_dict() if config.spec.reads_characters else None
+    return opening.open_tokenizer(files, options)
 
 
 def open_directory(

@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 from absl import logging
 
-from contract import errors, file_names, json_files, remote_files, wording
+from contract import errors, file_names, wording
 from data_pipeline.tables import text_rows
 from data_pipeline.text import (
     added_tokens,
@@ -123,12 +123,9 @@ def open_tokenizer(
 ) -> base.Tokenizer:
     """Opens the tokenizer of `files`, a pretrained.ModelFiles.
 
-    `elmo_options` are those of an ELMo, {} for another network, and by default looked
-    for in the config.
+    `elmo_options` are those of a network that reads characters; None for any other.
     """
-    if elmo_options is None:
-        elmo_options = _elmo_options(files.config_file)
-    if elmo_options:
+    if elmo_options is not None:
         return open_elmo(files, elmo_options)
     if not files.vocab_file:
         raise errors.InputError(
@@ -144,14 +141,6 @@ def open_tokenizer(
     if files.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
         check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     return tokenizer
-
-
-def _elmo_options(config_file: str) -> dict[str, Any] | None:
-    """The content of options.json of an ELMo; None of any other config, or none."""
-    if not config_file or not remote_files.exists(config_file):
-        return None
-    raw = json_files.read(config_file)
-    return raw if isinstance(raw, dict) and "lstm" in raw else None
 
 
 def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:

@@ -255,7 +255,9 @@ def read_config(path):
     return config
 
 
-def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):
+def open_weights(
+    files, config, vocab_size, max_seq_length, *, takes_encoder_decoder=False
+):
     """The config, if it fits vocabulary, length, checkpoint and memory; the open file.
 
     The file is None without a checkpoint; vocab_size may be None. A GPT or GPT-2 gets
@@ -265,7 +267,6 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
         ValueError: as in `check_sizes`, `check_memory` and checkpoint.check_file; or
             it is an encoder-decoder where none is taken.
     """
-    config = read_config(files.config_file)
     if config.spec.has_decoder and not takes_encoder_decoder:
         raise errors.InputError(
             f"{files.config_file}: describes an encoder-decoder; give another network, "

@@ -125,7 +125,7 @@ def files(directory, options=None, vocab=None, **settings):
 
 def opened(*arguments, **settings):
     actual = files(*arguments, **settings)
-    return opening.open_tokenizer(actual)
+    return opening.open_tokenizer(actual, arguments[1])
 
 
 def test_options_say_what_is_read(tmp_path):
@@ -133,7 +133,7 @@ def test_options_say_what_is_read(tmp_path):
     assert opened(tmp_path, CHARACTERS).token_shape == (50,)
     assert opened(tmp_path, short).tokenize("a" * 20).shape == (1, 12)
     with pytest.raises(ValueError, match="--vocab_file is missing; set it, or"):
-        opened(tmp_path, [["not", "an", "ELMo"]])
+        opened(tmp_path, None)
 
 
 @pytest.mark.parametrize("split", normalization.SPLITS)
@@ -146,13 +146,13 @@ def test_stored_files_open_the_same_tokenizer(tmp_path, split):
         (again / name).write_text(text, encoding="utf-8")
     actual = files(again, CHARACTERS)
     actual.vocab_file = str(again / file_names.VOCAB)
-    second = opening.open_tokenizer(actual)
+    second = opening.open_tokenizer(actual, CHARACTERS)
     assert second.definition() == first.definition()
     text = "the boat, <S>"
     np.testing.assert_array_equal(second.tokenize(text), first.tokenize(text))
     # A flag overrides what is stored; without a vocabulary that lies by the options.
     actual.split_words = normalization.SPLITS[split == normalization.SPLITS[0]]
-    other = opening.open_tokenizer(actual)
+    other = opening.open_tokenizer(actual, CHARACTERS)
     assert other.definition() != first.definition()
 
 

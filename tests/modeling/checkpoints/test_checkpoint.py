@@ -336,11 +336,11 @@ def test_config_is_compared_when_it_is_opened(model, tiny_config, tmp_path):
         allows_missing=False,
     )
     with pytest.raises(ValueError, match="but the file has 2; give the config file"):
-        pretrained.open_config(files, 60, 32)
+        pretrained.open_weights(files, deep, 60, 32)
     files.allows_missing = True  # and then the memory is checked
     with pytest.raises(ValueError, match=r"config\.json: .* weights are .* GB, and"):
-        pretrained.open_config(files, 60, 32)
+        pretrained.open_weights(files, deep, 60, 32)
     # A run that resumes does without its first checkpoint.
-    (tmp_path / "bert_config.json").write_text(tiny_config.to_json_string())
     files.init_checkpoint = f"{tmp_path}/gone.ckpt"
-    assert pretrained.open_config(files, 60, 32) == (tiny_config, None)
+    opened = pretrained.open_weights(files, tiny_config, 60, 32)
+    assert opened == (tiny_config, None)

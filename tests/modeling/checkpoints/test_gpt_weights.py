@@ -67,7 +67,8 @@ def open_grown(directory, vocab_size, head, num_classes=None):
         init_checkpoint=files.init_checkpoint,
         allows_missing=False,
     )
-    config, _ = pretrained.open_config(files, vocab_size, 24)
+    config = pretrained.read_config(files.config_file)
+    config, _ = pretrained.open_weights(files, config, vocab_size, 24)
     model = pretrainers.build(head, num_classes, config)
     return model, checkpoint.load(model, files.init_checkpoint)
 

@@ -283,9 +283,12 @@ def test_vocabulary_and_script_have_to_fit(seq2seq_dir, seq2seq_config):
         init_checkpoint="",
         allows_missing=False,
     )
+    config = pretrained.read_config(files.config_file)
     with pytest.raises(ValueError, match=r"config.json: describes an .* --head=none"):
-        pretrained.open_config(files, 67, 40)
-    taken, _ = pretrained.open_config(files, 67, 40, takes_encoder_decoder=True)
+        pretrained.open_weights(files, config, 67, 40)
+    taken, _ = pretrained.open_weights(
+        files, config, 67, 40, takes_encoder_decoder=True
+    )
     assert taken.network_alone() == seq2seq_config.network_alone()
     assert taken.generation == {"early_stopping": False, "pad_token_id": 0}
     pretrained.check_sizes(seq2seq_config, 67, files, 40)
