@@ -244,7 +244,7 @@ MISTAKES = {
         "--prompt=a --pretrained={d}/model": "of both directions cannot write",
     },
     "streams": {
-        "--pack_sequences": "is for BERT and GPT, and this network is elmo",
+        "--pack_sequences": "is for BERT and GPT, and this network is ELMo",
         "--objective=left_to_right": "--objective=left_to_right is not for ELMo, which",
         "--num_negative_samples=17": "a sample of 17 words",
         "--nosample_softmax --num_negative_samples=4": "=4 is for a sampled softmax",
