@@ -60,6 +60,7 @@ class FineTuningTask(abc.ABC):
     """
 
     kind = ""
+    load_weights: Callable[..., tuple[str, int]]
     objective: losses.Objective | None = None
     make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
     more_facts: Mapping[str, Any] = {}

@@ -100,6 +100,7 @@ class Objective(abc.ABC):
     """
 
     kind = ""
+    load_weights: Callable[..., tuple[str, int]]
     model_class: Any = models.BertModel
     records: Any = None
     objective: losses.Objective | None = None

@@ -6,7 +6,7 @@ Tasks are those of tasks/; docs/design.md shows the smallest one.
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import keras

@@ -260,7 +260,7 @@ class BertConfig(TransformerConfig):
     network: ClassVar[str] = "bert"
     kind: ClassVar[str] = "BERT"
     norm_first: ClassVar[bool] = False
-    # Parts that a relative in bert_family.py may do without, or have besides.
+    # Parts that a relative in ../networks/ may do without, or have besides.
     has_pooler: ClassVar[bool] = True
     has_next_sentence: ClassVar[bool] = True
     has_projection: ClassVar[bool] = False
