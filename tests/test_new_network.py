@@ -3,6 +3,7 @@
 tests/rotary_network.py has it. Nothing else in the project names it.
 """
 
+import dataclasses
 import itertools
 import json
 
@@ -96,6 +97,8 @@ def test_an_unlisted_network_is_refused_by_name(directory, config):
         patch.setattr(catalogue, "NETWORKS", catalogue.NETWORKS[:-1])
         with pytest.raises(errors.InputError, match="model_type is 'rotary'"):
             config_files.read(directory / "model" / "config.json")
+        with pytest.raises(errors.InputError, match="model_type is 'rotary'"):
+            config_files.from_values(dataclasses.asdict(config))
         with pytest.raises(errors.InputError, match="Rotary: no network of this kind"):
             models.BertModel(config)
 

@@ -28,12 +28,6 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
                 "release of Google or Hugging Face"
             )
         network = catalogue.of_file(raw)
-        if network is None:
-            known = ", ".join(catalogue.model_types())
-            raise errors.InputError(
-                f"model_type is {raw['model_type']!r}, and the networks that can be "
-                f"read are those of {known}; give a model of one of these"
-            )
         if "model_type" not in raw and network.classes:
             if network is catalogue.USUAL:
                 _check_classes(str(raw.get("architectures")))

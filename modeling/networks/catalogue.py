@@ -48,11 +48,27 @@ def of_model_type(model_type: str) -> NetworkSpec | None:
     return next(known, None)
 
 
-def of_file(raw: Mapping[str, Any]) -> NetworkSpec | None:
-    """The network of a config file, by its keys; None if its model type is unknown."""
-    named = of_model_type(raw["model_type"]) if "model_type" in raw else USUAL
-    own = (n for n in NETWORKS if any(key in raw for key in n.file_keys))
-    return named and next(own, named)
+def of_file(raw: Mapping[str, Any]) -> NetworkSpec:
+    """The network of a config file, by its keys.
+
+    Raises:
+        InputError: its model type is that of no network in the list.
+    """
+    named = _named(raw)
+    return next((n for n in NETWORKS if any(k in raw for k in n.file_keys)), named)
+
+
+def _named(values: Mapping[str, Any]) -> NetworkSpec:
+    """The network whose model type is among values; BERT where there is none."""
+    if "model_type" not in values:
+        return USUAL
+    if network := of_model_type(values["model_type"]):
+        return network
+    known = [name for network in NETWORKS for name in network.model_types]
+    raise errors.InputError(
+        f"model_type is {values['model_type']!r}, and the networks that can be read "
+        f"are those of {', '.join(known)}; give a model of one of these"
+    )
 
 
 def of_config_file(path: str) -> NetworkSpec:
@@ -63,14 +79,9 @@ def of_config_file(path: str) -> NetworkSpec:
 
 
 def of_values(values: Mapping[str, Any]) -> NetworkSpec:
-    """The network of a config of which dataclasses.asdict has made `values`."""
+    """As `of_file`, of a config of which dataclasses.asdict has made `values`."""
     own = (network for network in NETWORKS if network.field in values)
-    return next(own, None) or of_model_type(values.get("model_type", "")) or USUAL
-
-
-def model_types() -> list[str]:
-    """All names that a config.json may give its network."""
-    return [name for network in NETWORKS for name in network.model_types]
+    return next(own, None) or _named(values)
 
 
 def of_keys(keys: Collection[str], format: str) -> NetworkSpec | None:
