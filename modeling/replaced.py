@@ -1,4 +1,4 @@
-"""Replaced-token detection (ELECTRA, Clark et al., 2020): its model and its objective.
+"""Replaced-token detection (Clark et al., 2020): its model and its objective.
 
 A small generator predicts masked words. Tokens that are drawn from its predictions take
 their places, and the discriminator learns which tokens of a text are no longer its own.
@@ -15,7 +15,7 @@ from modeling import dropout_sites, losses, pretrainers
 class ReplacedTokenDetector(pretrainers.Discriminator):
     """A discriminator and its generator, which have the same tables (section 3.2).
 
-    `generator_size` is as in ElectraConfig.generator; `generator` is a BertPretrainer.
+    `generator_size` is as in `generator` of its config; `generator` is a BertPretrainer.
 
     Call shapes: three features [B, S], masked_lm_positions, masked_lm_ids [B, P] int,
     masked_lm_weights, generator_draws [B, P] float32 -> {"masked_lm_logits": [B, P, V],
