@@ -15,7 +15,7 @@ from modeling import dropout_sites, losses, pretrainers
 class ReplacedTokenDetector(pretrainers.Discriminator):
     """A discriminator and its generator, which have the same tables (section 3.2).
 
-    `generator_size` is as in `generator` of its config; `generator` is a BertPretrainer.
+    `generator_size` is as in `generator` of the config, `generator` a BertPretrainer.
 
     Call shapes: three features [B, S], masked_lm_positions, masked_lm_ids [B, P] int,
     masked_lm_weights, generator_draws [B, P] float32 -> {"masked_lm_logits": [B, P, V],

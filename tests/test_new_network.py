@@ -99,7 +99,7 @@ def test_an_unlisted_network_is_refused_by_name(directory, config):
             config_files.read(directory / "model" / "config.json")
         with pytest.raises(errors.InputError, match="model_type is 'rotary'"):
             config_files.from_values(dataclasses.asdict(config))
-        with pytest.raises(errors.InputError, match="Rotary: no network of this kind"):
+        with pytest.raises(errors.InputError, match="RotaryConfig: no network of this"):
             models.BertModel(config)
 
 

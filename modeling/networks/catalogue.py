@@ -34,11 +34,12 @@ def of(config: Any) -> NetworkSpec:
         InputError: it is of no network in the list.
     """
     for network in NETWORKS:
-        if isinstance(config, network.config) and network.kind == config.kind:
+        # Not of a subclass, which may be of another network.
+        if type(config) is network.config and network.kind == config.kind:
             return network
     raise errors.InputError(
-        f"{config.kind}: no network of this kind is known here; the networks are "
-        f"{', '.join(network.kind for network in NETWORKS)}"
+        f"{type(config).__name__}: no network of this kind is known here; the networks "
+        f"are {', '.join(network.kind for network in NETWORKS)}"
     )
 
 
