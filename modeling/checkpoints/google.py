@@ -60,10 +60,14 @@ class GoogleFile(weights_file.WeightsFile):
         )
 
 
-def _slots(keys):
-    """{key: slot} of optimizers, whose names begin with that of their weight."""
-    pairs = {key: key.rpartition("/") for key in keys}
-    return {key: slot for key, (weight, _, slot) in pairs.items() if weight in keys}
+def _slots(shapes):
+    """{key: slot} of optimizers: below the name of a weight, and of its shape."""
+    pairs = {key: key.rpartition("/") for key in shapes}
+    return {
+        key: slot
+        for key, (weight, _, slot) in pairs.items()
+        if shapes.get(weight) == shapes[key]
+    }
 
 
 def strip_ending(path):
