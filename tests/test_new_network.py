@@ -220,9 +220,8 @@ def test_rows_that_may_not_share_places_are_refused(directory, tmp_path):
     assert "--pack_sequences is for BERT and GPT, and this network is Rotary" in line
 
 
-@pytest.mark.parametrize(
-    "name", ["classification", pytest.param("masking", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["classification", "masking"])
 def test_scripts_train_and_export_it(name, directory, config, tmp_path):
     flags = whole_runs.arguments(name, directory, steps=6)
     more = "--layerwise_lr_decay=0.8" if name == "classification" else ""

@@ -19,13 +19,13 @@ from data_pipeline.classification import encoding
 from data_pipeline.text import wordpiece
 from modeling import losses, models
 from modeling.features import head_config
-from modeling.networks.elmo import config as elmo_config
-from modeling.networks.gpt import config as gpt_config
 from serving import export, formats, predictor, runtimes
 from tests import daily
+from tests.modeling import random_weights
 from tests.serving import networks, test_export
 
-CONFIG, ELMO, GPT = test_export.CONFIG, elmo_config.ElmoConfig, gpt_config.GptConfig
+CONFIG = test_export.CONFIG
+ELMO, GPT = random_weights.ELMO, random_weights.GPT
 BILSTM = {"head": "bilstm"}
 ROUNDING = 1e-5  # of float32; the runtimes multiply in another order
 
@@ -226,7 +226,7 @@ def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("export_format", "kind", "values", "sequences", "message"),
+    ("export_format", "config", "values", "sequences", "message"),
     [
         ("litert", ELMO, {}, "single", "for the LSTMs of an ELMo; leave it out"),
         ("litert", GPT, BILSTM, "single", "for the LSTMs of --head=bilstm; leave"),
@@ -239,13 +239,13 @@ def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
     ],
 )
 def test_models_are_refused_before_training(
-    export_format, kind, values, sequences, message
+    export_format, config, values, sequences, message
 ):
     reading = head_config.HeadConfig(**values)
-    formats.check("saved_model", kind, reading, sequences)
+    formats.check("saved_model", config, reading, sequences)
     refusal = pytest.raises(ValueError, match=message or None)
     with refusal if message else contextlib.nullcontext():
-        formats.check(export_format, kind, reading, sequences)
+        formats.check(export_format, config, reading, sequences)
 
 
 def test_slices_of_batches_of_different_rank_do_not_change_each_other(monkeypatch):

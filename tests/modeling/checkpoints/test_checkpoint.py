@@ -105,8 +105,8 @@ def test_release_is_loaded_and_written_as_it_was(
 
 def test_report_accounts_for_every_name(tiny_config, tmp_path):
     pretrainer = values(random_model(tiny_config, "pretraining"))
-    moments = {f"{FIRST}/{slot}": np.zeros(3) for slot in ("adam_m", "adam_v_1")}
-    moments[f"{FIRST}/Adam"] = np.zeros(3)  # of any optimizer
+    slots = "adam_m", "adam_v_1", "Adam"  # the last one of another program
+    moments = {f"{FIRST}/{slot}": np.zeros_like(pretrainer[FIRST]) for slot in slots}
     step = {"global_step": np.int64(40)}
     google.write(tmp_path / "model.ckpt", {**pretrainer, **moments, **step})
     model = random_model(tiny_config, "classifier", seed=2)

@@ -106,7 +106,13 @@ def start(tmp_path):
     ("program", "signum", "code", "text"),
     [
         ("run_predictor", signal.SIGTERM, -signal.SIGTERM, ""),
-        ("run_search", signal.SIGINT, -signal.SIGINT, "\ninterrupted\n"),
+        pytest.param(
+            "run_search",
+            signal.SIGINT,
+            -signal.SIGINT,
+            "\ninterrupted\n",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_server_answers_while_tensorflow_is_imported(

@@ -114,6 +114,7 @@ def test_run_goes_on_from_what_was_trained(train, tmp_path):
     assert_equal(values(model), whole[-1])
 
 
+@pytest.mark.slow
 def test_best_checkpoint_is_that_of_the_averages(train):
     step, model, seen = train(6, scores=[0.1, 0.9, 0.2])
     assert step == 4

@@ -14,9 +14,9 @@ import tensorflow as tf
 from contract import errors
 from modeling import losses, models
 from modeling.checkpoints import google, names
-from modeling.configs import gpt_config
-from modeling.encoder_decoder import config as pair_config
-from modeling.encoder_decoder import decoding
+from modeling.networks.encoder_decoder import config as pair_config
+from modeling.networks.encoder_decoder import decoding
+from modeling.networks.gpt import config as gpt_config
 from tests.training import steps
 from training import checkpoints
 from training.optimizers import bert_adam, muon
