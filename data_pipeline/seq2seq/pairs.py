@@ -56,6 +56,8 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     wanted = _wanted(layout, targets_required)
     opened = table_columns.open_rows(path, table, wanted, layout.has_header)
     keys = opened.keys
+    if TARGET not in keys:
+        opened = opened.without_values(path, wanted)
     rows = (opened.accepted(path) if TARGET in keys else opened).rows
     line, first = next(rows, (0, None))
     if first is None:

@@ -31,7 +31,8 @@ _LABELS = (table_columns.LABEL, table_columns.MARK)
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
 _HAS_LABEL |= {"1": True, "1.0": True, "true": True}
 NO_LABEL = "null"  # of a row that has null in the place of a label
-_NULLS = {TEXT_A: "", TEXT_B: "", LABEL: NO_LABEL}  # what null stands for
+# What null stands for.
+_NULLS = {TEXT_A.kind: "", LABEL.kind: NO_LABEL, table_columns.MARK: ""}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,6 +132,7 @@ class Open:
     layout: Layout
     opened: table_columns.Opened
     origin: Origin | None
+    labels_required: bool
 
     def read(self, show: findings.Show = findings.hide) -> Table:
         """Reads the other rows, once; InputError for a wrong one.
@@ -190,16 +192,18 @@ def _begin(
             role = role._replace(name=text_rows.cell(opened.names, key) or str(key))
         keys[role] = key
     labels = {role: key for role, key in keys.items() if role.kind in _LABELS}
-    cells = (text_rows.cell(opened.first, key) for key in labels.values())
-    if not labels_required and not any(cell is not None for cell in cells):
+    is_empty = not labels_required and opened.filled.isdisjoint(labels.values())
+    if is_empty and isinstance(opened.first, dict):
         keys = {role: key for role, key in keys.items() if role not in labels}
         labels = {}
     opened = opened._replace(keys=keys)
+    if not labels:
+        opened = opened.without_values(path, wanted)
     if not layout.is_published:
         opened.noticed.append(findings.Finding(path, opened.summary()))
         opened = opened.accepted(path) if layout.leaves_out or labels else opened
     origin = Origin(read, keys, layout.delimiter) if read else None
-    return Open(path, layout, opened, origin)
+    return Open(path, layout, opened, origin, labels_required)
 
 
 def _wanted(layout: Layout, labels_required: bool) -> table_columns.Wanted:
@@ -297,8 +301,13 @@ def _collect(table: Open) -> Table:
         cells = {role: text_rows.cell(row, key) for role, key in keys.items()}
         missing = [role for role, value in cells.items() if value is None]
         if missing and isinstance(row, dict):
-            nulls = {role for role in missing if role in _NULLS and keys[role] in row}
-            cells |= {role: _NULLS[role] for role in nulls}
+            optional = () if table.labels_required else _LABELS
+            nulls = {
+                role: _NULLS[role.kind]
+                for role in missing
+                if role.kind in optional or (role.kind in _NULLS and keys[role] in row)
+            }
+            cells |= nulls
             missing = [role for role in missing if role not in nulls]
         if missing:
             if not layout.skip_short_rows:

@@ -97,6 +97,7 @@ class Opened(NamedTuple):
     keys: dict[Role, Key]  # of the roles that are there
     names: list[str]  # of all columns; none without a header or keys
     first: text_rows.Row  # the header, or else a row
+    filled: Collection[str]  # keys under which one of the first dicts has a value
     marks: Mapping[str, Key]  # columns in which a tool of annotation judges rows
     noticed: list[findings.Finding]  # complete behind the last row
 
@@ -111,6 +112,29 @@ class Opened(NamedTuple):
         read = self.keys.values()
         rows = other_programs.accepted(path, self.rows, self.marks, self.noticed, read)
         return self._replace(rows=rows)
+
+    def without_values(self, path: str, wanted: Wanted) -> "Opened":
+        """Refuses a value of an optional column, which no dict at the beginning has."""
+        columns = [wanted.columns[role] for role in wanted.optional]
+        stated = {str(c.stated) for c in columns if c.stated is not None}
+        sought = stated or {name for c in columns for name in c.usual}
+        if isinstance(self.first, list) or not sought:
+            return self
+        known = {*self.filled, *self.keys.values()}
+
+        def checked() -> text_rows.NumberedRows:
+            for line, row in self.rows:
+                assert isinstance(row, dict)
+                for name in row.keys() - known:
+                    is_sought = name in sought or name.lower() in sought
+                    if is_sought and row[name] not in (None, ""):
+                        raise errors.InputError(
+                            f"{path}:{line}: has a value under {name!r}, and no row "
+                            "before has; put such a row first, or rename it"
+                        )
+                yield line, row
+
+        return self._replace(rows=checked())
 
     def summary(self) -> str:
         """For people: "reads 'source', 'target'; not read: 'id'"."""
@@ -147,10 +171,12 @@ def open_rows(
         rows = itertools.chain([(line, first)], rows)
     ahead = list(itertools.islice(rows, other_programs.LOOKED_AT))
     marks = other_programs.marks(names, ahead)
-    objects = (row for _, row in ahead if isinstance(row, dict))
-    later = dict.fromkeys(itertools.chain(*objects))
+    objects = [row for _, row in ahead if isinstance(row, dict)]
+    later = [*dict.fromkeys(itertools.chain(*objects))]
+    filled = {key for row in objects for key in row if row[key] is not None}
     keys = _choose(path, wanted, names, first, marks, later)
-    return Opened(itertools.chain(ahead, rows), keys, names, first, marks, noticed)
+    rows = itertools.chain(ahead, rows)
+    return Opened(rows, keys, later or names, first, filled, marks, noticed)
 
 
 def _unlike(
@@ -238,12 +264,12 @@ def _choose(
     names: list[str],
     first: text_rows.Row,
     marks: Collection[str],
-    later: Iterable[str],
+    later: Sequence[str],
 ) -> dict[Role, Key]:
     """The key of each role that is there; `first` is the header or else a row.
 
-    No text that is not stated is in one of the columns `marks`, or of those that
-    `later` rows alone have.
+    No text that is not stated is in one of the columns `marks`, or, save an optional
+    one, of those that `later` rows alone have.
     """
     keyed = isinstance(first, dict)
     chosen = _stated(wanted, keyed=keyed)
@@ -255,8 +281,10 @@ def _choose(
         unread = [name for name in later if name not in marks]
         named = _usual_texts(path, wanted, free, [*filter(None, taken)], unread)
     for role, column in wanted.columns.items():
-        usual = () if chosen[role] is not None else zip(column.usual)
-        if role not in named and (name := _first_usual(free, usual)):
+        usual = [] if chosen[role] is not None else [*zip(column.usual)]
+        more = later if role in wanted.optional else ()
+        name = _first_usual(free, usual) or _first_usual(more, usual)
+        if name and role not in named:
             named[role] = name[0]
     has_texts = any(role.kind == TEXT for role in named)
     chosen |= {role: name for role, name in named.items() if chosen.get(role) is None}
@@ -271,6 +299,8 @@ def _choose(
                 f"{path}: the {column.title}'s column is not given and {known}; pass "
                 f"--{role.name}_column{hint}"
             )
+
+    names = [*later] or names
 
     def is_absent(column: Key | None) -> bool:
         if isinstance(column, str):

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from data_pipeline import findings
 from data_pipeline.embedding import corpora, split
 from data_pipeline.tables import labelled
 from data_pipeline.text import wordpiece
@@ -75,3 +76,17 @@ def test_lists_of_one_label_are_that_label_in_all_splits():
         data = split.load(name, table, tokenizer, 16, label_names=names)
         names = data.label_names
         assert names == ("x", "y") and data.labels.tolist() == [0, 1, 0]
+
+
+def test_a_first_pair_without_a_score_makes_no_pairs_of_scored_ones(capsys):
+    scored = [{"text_a": f"a {i}", "text_b": "b", "score": i % 2 / 2} for i in range(9)]
+    tokenizer = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc"])
+    for more in ({"score": None}, {"score": float("nan")}, {}):
+        rows = [{"text_a": "a", "text_b": "b", **more}, *scored]
+        opened = labelled.open_memory("t", rows, LAYOUT, labels_required=False)
+        data = split.load("train", opened.read(), tokenizer, 16, show=findings.show)
+        assert (data.kind, len(data.labels)) == (corpora.SCORED, 9)
+        assert "t: left out 1 row without a label ('null' 1)" in capsys.readouterr().out
+    pairs = [{**row, "score": None} for row in scored]
+    opened = labelled.open_memory("t", pairs, LAYOUT, labels_required=False)
+    assert corpora.kind_of(opened.read()) == corpora.PAIRS

@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import csv
 import io
+import json
 import pathlib
 import re
 import tempfile
@@ -17,6 +18,7 @@ from contract import errors
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import labelled, text_rows
+from tests.refusals import refused
 from tests.shown import shown
 
 TEXTS = [
@@ -205,3 +207,68 @@ def test_the_property_can_fail(tmp_path):
     assert ragged[2][:2] == ["Well", " a nice one"]
     with pytest.raises(ValueError, match=r"t.csv:3: 3 cells, line 1 has 2"):
         list(text_rows.file_rows(str(path), "csv"))
+
+
+FIRSTS = {"null": {"label": None}, "absent": {}}
+
+
+def of_jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return labelled.open_table(str(path), labelled.Layout(), labels_required=False)
+
+
+def of_memory(path, rows):
+    return labelled.open_memory(
+        "t.jsonl", rows, labelled.Layout(), labels_required=False
+    )
+
+
+@pytest.mark.parametrize("open_rows", [of_jsonl, of_memory])
+@pytest.mark.parametrize("first", FIRSTS.values(), ids=FIRSTS)
+def test_the_first_row_does_not_decide_whether_labels_are_read(
+    tmp_path, capsys, open_rows, first
+):
+    def read(*labels, count=1):
+        rows = [{"text": f"a {i}", **first} for i in range(count)]
+        rows += [{"text": f"b {label}", "label": label} for label in labels]
+        return shown(open_rows(tmp_path / "t.jsonl", rows).read())
+
+    assert read("x", "y").labels == ["null", "x", "y"]
+    assert "t.jsonl: reads 'text' (text_a), 'label'\n" in capsys.readouterr().out
+    assert read().labels is None
+    # The columns follow from the first hundred rows; no later label is left unread.
+    assert read("x", count=99).labels[-1] == "x"
+    with refused("t.jsonl:151: has a value under 'label', and no row before has; put"):
+        read("x", count=150)
+    assert read(count=150).labels is None
+
+
+def test_a_mark_that_is_null_is_as_an_empty_cell(tmp_path):
+    rows = [{"text": "a", "x": None, "y": None}, {"text": "b", "x": 1, "y": 0}]
+    layout = labelled.Layout(label=("x", "y"))
+    for required in (True, False):
+        opened = labelled.open_memory("t", rows, layout, labels_required=required)
+        assert opened.read().labels == ["null", ("x",)]
+    rows[1]["x"] = None
+    with refused("t:2: '' in the column 'x' is not 0 or 1"):
+        labelled.open_memory("t", rows, layout, labels_required=True).read()
+
+
+@pytest.mark.parametrize("count", [1, 150])
+def test_targets_of_later_rows_alone_are_refused(tmp_path, count):
+    rows = [{"source": f"a {i}"} for i in range(count)] + [{"source": "b"}]
+    path = tmp_path / "t.jsonl"
+
+    def read():
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return [
+            row.target
+            for row in pairs.open_rows(
+                str(path), pairs.Layout(), targets_required=False
+            ).rows
+        ]
+
+    assert read() == [None] * len(rows)
+    rows[-1]["target"] = "c"
+    with refused(f"t.jsonl:{count + 1}: has a "):
+        read()
