@@ -22,8 +22,9 @@ _DOUBTS = {  # what such a mark may be
 
 def is_number(text: Any) -> bool:
     """Whether a text, such as a label, is a finite number."""
-    try:
-        return math.isfinite(float(str(text)))
+    text = str(text)
+    try:  # Python reads 1_000, and no other program does
+        return "_" not in text and math.isfinite(float(text))
     except ValueError:
         return False
 
