@@ -7,13 +7,12 @@ import collections
 import contextlib
 import dataclasses
 import decimal
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import errors, wording
+from contract import characters, errors, wording
 from data_pipeline import findings, label_maps
 from data_pipeline.classification import labels, sources
 from data_pipeline.tables import labelled, numbers, other_programs
@@ -194,8 +193,11 @@ def _of_names(table: labelled.Table, counts: collections.Counter[Any]) -> _Findi
     for name, count in counts.most_common():
         shown = str(name).replace("\xa0", "<no-break space>")
         groups[_canonical(name)].append(f"{shown!r} ({count})")
-    for group in groups.values():
-        if len(group) > 1:
+    for spelling, group in groups.items():
+        if spelling == "":
+            text = f"{' and '.join(group)}: a label without a visible character"
+            yield findings.fault(path, text, "empty the cells, or fill them")
+        elif len(group) > 1:
             text = f"{' and '.join(group)} are spellings of one label"
             yield findings.fault(path, text, "write them alike")
     if size >= _LEAST_ROWS and len(counts) >= _DISTINCT * sum(counts.values()):
@@ -215,10 +217,10 @@ def _of_names(table: labelled.Table, counts: collections.Counter[Any]) -> _Findi
 
 
 def _canonical(name: Any) -> Any:
-    """Equal for names that differ by case, blanks or the spelling of a number."""
-    if numbers.is_number(name):
-        return decimal.Decimal(name.strip())  # exact, also where a float is not
-    return " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
+    """As characters.spelling, and equal for spellings of a number."""
+    text = characters.spelling(str(name))
+    # As a Decimal it is exact, also where a float is not.
+    return decimal.Decimal(text) if numbers.is_number(text) else text
 
 
 def of_texts(

@@ -459,3 +459,12 @@ def test_test_rows_without_labels_have_no_scores_to_raise(values):
 def test_a_no_break_space_is_spelled_out():
     (fault,) = texts_of("fault", *["bad"] * 6, *["bad\xa0"] * 5)
     assert "'bad' (6) and 'bad<no-break space>' (5) are spellings" in fault
+
+
+@pytest.mark.parametrize("sign", ["\u200b", "\ufeff", "\0", "\u00ad", "\ufe0f"])
+def test_invisible_characters_make_spellings_of_one_label(sign):
+    (fault,) = texts_of("fault", *["bad"] * 6, *[f"bad{sign}"] * 5)
+    assert f"'bad' (6) and {f'bad{sign}'!r} (5) are spellings" in fault
+    assert not texts_of("fault", *["bad"] * 6, *[f"bad{sign}"] * 5, has_names=True)
+    (fault,) = texts_of("fault", *["bad", "good"] * 6, *[sign] * 5)
+    assert f"{sign!r} (5): a label without a visible character; empty" in fault
