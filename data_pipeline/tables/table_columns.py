@@ -1,11 +1,12 @@
 """Which columns of a table are meant, and whether line 1 of a file names them."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from contract import errors, wording
+from contract import characters, errors, wording
 from data_pipeline import findings
 from data_pipeline.tables import other_programs, text_rows
 
@@ -166,9 +167,10 @@ def open_rows(
         raise errors.InputError(f"{path}: is empty; give it one row per example")
     names = list(first) if isinstance(first, dict) else []
     if isinstance(first, list) and _is_header(path, first, wanted, has_header, noticed):
-        names, rows = first, _unlike(path, first, rows)
+        names = first
     else:
         rows = itertools.chain([(line, first)], rows)
+    rows = _unlike(path, names, rows) if names else rows
     ahead = list(itertools.islice(rows, other_programs.LOOKED_AT))
     marks = other_programs.marks(names, ahead)
     objects = [row for _, row in ahead if isinstance(row, dict)]
@@ -180,13 +182,33 @@ def open_rows(
 
 
 def _unlike(
-    path: str, header: list[str], rows: text_rows.NumberedRows
+    path: str, names: Sequence[str], rows: text_rows.NumberedRows
 ) -> text_rows.NumberedRows:
+    """Refuses a row of the names of columns, as files that were joined have it."""
+    header = [*map(characters.spelling, names)]
+    longest = 2 * max(map(len, names)) + 8  # of a cell that may be a name
+
+    def spelled(cells: Iterable[Any]) -> list[str]:
+        return [characters.spelling(c) for c in cells if isinstance(c, str)]
+
+    @functools.lru_cache  # most rows end in one of a few labels
+    def is_name(cell: str) -> bool:
+        return characters.spelling(cell) in header
+
     for line, row in rows:
-        if row == header and len(header) > 1:
-            raise errors.InputError(
-                f"{path}:{line}: repeats line 1, {wording.listing(header)}; remove it"
-            )
+        cells = row if isinstance(row, list) else [*row.values()]
+        last = cells[-1] if len(cells) > 1 else None
+        if isinstance(last, str) and len(last) <= longest and is_name(last):
+            here = header if isinstance(row, list) else spelled(row)
+            if sorted(there := spelled(cells)) == sorted(here):
+                what = "line 1" if isinstance(row, list) else "the names of columns"
+                remedy = "remove it"
+                if there != here:
+                    what += " in another order"
+                    remedy = "give all rows one order, and remove it"
+                raise errors.InputError(
+                    f"{path}:{line}: repeats {what}, {wording.listing(names)}; {remedy}"
+                )
         yield line, row
 
 

@@ -1,5 +1,7 @@
 """Which line is a header, and what is read, in tables in the form of published ones."""
 
+import json
+
 import pytest
 
 from data_pipeline import findings
@@ -62,6 +64,24 @@ def test_a_row_that_repeats_the_header_is_refused_wherever_it_is(read):
             read(f"text,label\n{body}text,label\nb,0\n", "t.csv")
     table = read("text\na\ntext\n", required=False)  # a text may be one word
     assert table.text_a == ["a", "text"]
+
+
+@pytest.mark.parametrize("names", ["\ufefftext,label", "Text,Label", "text ,label"])
+def test_a_repeated_header_may_have_other_blanks_and_capitals(read, names):
+    with refused("t.csv:3: repeats line 1, ['text', 'label']; remove it"):
+        read(f"text,label\na,1\n{names}\nb,0\n", "t.csv")
+    with refused("t.csv:3: repeats line 1 in another order", "give all rows one order"):
+        read(f"text,label\na,1\n{','.join(names.split(',')[::-1])}\n1,b\n", "t.csv")
+    # As a program has read such a file, and written it.
+    text, label = names.split(",")
+    rows = [{"text": "a", "label": "1"}, {"text": text, "label": label}]
+    with refused("t:2: repeats the names of columns, ['text', 'label']; remove it"):
+        labelled.open_memory("t", rows, labelled.Layout(), labels_required=True).read()
+    with refused("t.jsonl:2: repeats the names of columns, ['text', 'label']"):
+        read("".join(json.dumps(row) + "\n" for row in rows), "t.jsonl")
+    # Names of columns in a text, or as a label alone, are none.
+    right = "text,label\nlabel,1\ntext,2\na,text\na,label\n"
+    assert len(read(right, "t.csv").lines) == 4
 
 
 @pytest.mark.parametrize(
