@@ -48,6 +48,20 @@ def _spell(form):
     return "an object" if isinstance(form, dict) else names.get(form, f"{form}")
 
 
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of its keys and values; InputError for a key that is there twice."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        count = keys.count(twice)
+        raise errors.InputError(
+            f"the key {twice!r:.60} is there {count} times in one object; remove all "
+            "but one"
+        )
+    return made
+
+
 def parse(
     text: str | bytes, from_pairs: Callable[[list[tuple[str, Any]]], Any] = dict
 ) -> Any:
@@ -72,8 +86,9 @@ def parse(
             f"byte {error.start + 1} is not UTF-8; convert it to UTF-8"
         ) from None
     except ValueError as error:
-        if isinstance(error, json.JSONDecodeError) or "digits" not in str(error):
-            raise  # the latter of `from_pairs`
+        is_known = isinstance(error, json.JSONDecodeError | errors.InputError)
+        if is_known or "digits" not in str(error):
+            raise  # the latter two of `from_pairs`
         raise errors.InputError(
             "an integer of it has more than 4300 digits; write it as a string"
         ) from None

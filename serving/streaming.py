@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from contract import errors
+from contract import errors, json_files
 from serving import answers as answer_rows
 
 # Texts that wait for the model, which gets those of similar length together.
@@ -116,7 +116,11 @@ def _parse_json(text, names):
 
 def _load_json(text):
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=json_files.distinct,
+        )
         if "\\ud" in text.lower():  # which alone can bring half of a pair
             json.dumps(value, ensure_ascii=False).encode()
         return value

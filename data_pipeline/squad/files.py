@@ -343,7 +343,9 @@ def _entries(path: str, noticed: list[findings.Finding]) -> Iterator[tuple[str, 
 def _load(path: str) -> Any:
     """The value of a file; None where it has several, in lines."""
     try:
-        return json_files.read(path, remedy="give a file of SQuAD's layout")
+        return json_files.read(
+            path, json_files.distinct, remedy="give a file of SQuAD's layout"
+        )
     except errors.InputError as error:
         if getattr(error.__cause__, "msg", "") == "Extra data":  # of JSONDecodeError
             return None

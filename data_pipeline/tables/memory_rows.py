@@ -24,6 +24,10 @@ def named(name: str, records: Any, names: Names) -> Iterator[tuple[int, dict]]:
     Values of NumPy and TensorFlow become Python's, bytes text, and NaN None.
     """
     label_names: Mapping[str, Sequence[str]] = {}
+    if has_columns(records):
+        columns = getattr(records, "column_names", None)
+        columns = getattr(records, "columns", ()) if columns is None else columns
+        text_rows.check_distinct(name, columns)
     if hasattr(records, "to_pylist"):  # a table of pyarrow
         label_names = text_rows.class_names(getattr(records, "schema", None))
         records = records.to_pylist()

@@ -196,11 +196,11 @@ def _unlike(
         return characters.spelling(cell) in header
 
     for line, row in rows:
-        cells = row if isinstance(row, list) else [*row.values()]
-        last = cells[-1] if len(cells) > 1 else None
+        last: Any = row[-1] if isinstance(row, list) else row.get(names[-1])
         if isinstance(last, str) and len(last) <= longest and is_name(last):
+            cells = row if isinstance(row, list) else row.values()
             here = header if isinstance(row, list) else spelled(row)
-            if sorted(there := spelled(cells)) == sorted(here):
+            if sorted(there := spelled(cells)) == sorted(here) and len(here) > 1:
                 what = "line 1" if isinstance(row, list) else "the names of columns"
                 remedy = "remove it"
                 if there != here:

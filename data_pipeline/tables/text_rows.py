@@ -359,7 +359,7 @@ def _jsonl_rows(path: str, numbered: _Lines) -> Iterator[tuple[int, Row | None]]
         numbered = enumerate(map(json.dumps, items), start=1)
     for number, line in numbered:
         try:
-            row = json_files.parse(line) if line.strip() else None
+            row = json_files.parse(line, json_files.distinct) if line.strip() else None
         except json.JSONDecodeError as error:
             row = error.msg
         except ValueError as error:
@@ -374,7 +374,7 @@ def _jsonl_rows(path: str, numbered: _Lines) -> Iterator[tuple[int, Row | None]]
 
 def _array(path: str, text: str) -> list[Any]:
     try:
-        return json_files.parse(text)
+        return json_files.parse(text, json_files.distinct)
     except ValueError as error:
         line, problem = getattr(error, "lineno", 1), getattr(error, "msg", error)
         raise errors.InputError(
@@ -394,6 +394,7 @@ def _parquet_rows(path: str) -> Iterator[tuple[int, Row]]:
     number = 0
     with _opened(path, OSError, ValueError) as file:
         opened = parquet.ParquetFile(file)
+        check_distinct(path, opened.schema_arrow.names)
         names = class_names(opened.schema_arrow)
         for part in opened.iter_batches(_PARQUET_ROWS):
             known: dict[str, str] = {}
@@ -405,6 +406,16 @@ def _parquet_rows(path: str) -> Iterator[tuple[int, Row]]:
                 if names:
                     row |= spelled(f"{path}:{number}", row, names)
                 yield number, row
+
+
+def check_distinct(path: str, columns: Iterable[Any]) -> None:
+    """Refuses columns of one name, of which a row by name has one."""
+    for name, count in collections.Counter([*columns]).most_common(1):
+        if count > 1:
+            raise errors.InputError(
+                f"{path}: {count} columns are called {name!r}; rename or remove all "
+                "but one"
+            )
 
 
 def class_names(schema: Any) -> dict[str, list[str]]:

@@ -26,6 +26,15 @@ def test_what_cannot_be_used_is_refused(tmp_path, text, message):
             read(str(path))
 
 
+def test_a_key_that_is_there_twice_is_refused_where_objects_are_to_be_distinct():
+    text = '{"a": {"digits": 1, "b": {"digits": 0}, "digits": 2}}'
+    with pytest.raises(ValueError, match="the key 'digits' is there 2 times in one"):
+        json_files.parse(text, json_files.distinct)
+    assert json_files.parse(text)["a"]["digits"] == 2
+    other = text.replace('"digits": 2', '"c": 2')
+    assert json_files.parse(other, json_files.distinct) == json_files.parse(other)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_texts_of_other_programs_are_read(encoding):
     text = '{"a": ["é", "\\ud83d\\ude00", 5, null], "a": 1}'

@@ -83,6 +83,7 @@ WRONG = [
     (b'{"text": "a"', "not JSON"),
     (b"[" * 100000, "nested too deep"),
     (b'{"text": "a", "id": NaN}', "NaN is no number of JSON"),
+    (b'{"text": "a", "text": "b"}', "the key 'text' is there 2 times"),
     (b"[1]", "'[1]' is no object with text"),
     (b"{}", "text is absent; give a string"),
     (b'{"text": ["a"]}', 'text is ["a"]; give a string'),

@@ -233,6 +233,15 @@ def test_a_semicolon_in_a_text_separates_nothing(read):
             '{"text": "a", "label": 1}\n{"text": null, "label": 1}\n',
             ("t.jsonl:2: text_a is empty; fill it",),
         ),
+        (
+            '{"text": "a", "label": 1}\n{"text": "b", "label": 1, "label": 2}\n',
+            ("t.jsonl:2: the key 'label' is there 2 times", "remove all but one"),
+        ),
+        (
+            '[{"text": "a", "text": "b", "label": 1}]',
+            ("t.jsonl:1:", "the key 'text' is there 2 times"),
+        ),
+        ('{"text": "a", "label": 1, "x": {"digits": 1, "digits": 2}}', ("'digits'",)),
         ('{"text": 12, "label": 1}', ("t.jsonl:1: text_a is 12", "write a string")),
         ('{"text": "a", "label": {"b": 1}}', ("t.jsonl:1: label is {'b': 1};",)),
         ('{"text": "a", "label": [[1]]}', ("t.jsonl:1:", "item of label is [1];")),

@@ -112,3 +112,21 @@ def test_equal_long_texts_are_in_memory_once(path):
         tracemalloc.stop()
     assert [row["label"] for row in read] == ["a", "b"] * (count // 2)
     assert all(row["text"] == text for row in read)
+
+
+@pytest.mark.parametrize(
+    "names", [["text", "label", "label"], ["text", "text", "label"]]
+)
+def test_columns_of_one_name_are_refused(path, names):
+    def table(names):
+        return pyarrow.table([pyarrow.array([cell]) for cell in "abc"], names=names)
+
+    (twice,) = {name for name in names if names.count(name) > 1}
+    wanted = f": 2 columns are called {twice!r}; rename or remove all but one"
+    with refused(f"t.parquet{wanted}"):
+        of_table(path(table(names)))
+    with refused(f"rows{wanted}"):
+        [*memory_rows.named("rows", table(names), {})]
+    with refused(f"t.parquet{wanted}"):
+        memory_rows.opened(path(table(names)))
+    assert len([*memory_rows.named("rows", table(["text", "label", "id"]), {})]) == 1
