@@ -133,9 +133,23 @@ def objective(settings: embedding.EmbeddingSettings, texts, width):
     name = settings.chosen_loss(texts.kind)
     if name == embedding.LABELS and not texts.rows_per_label:
         _hint_at_labels(texts.labels, settings.train_batch_size)
+    if name == embedding.COSINE:
+        _check_scores(texts, settings.largest_score)
     values = [getattr(settings, flag) for flag in embedding.READS[name]]
     scope = contrastive_step.scope(settings.dimensions(width))
     return _OBJECTIVES[name](*values, scope=scope)
+
+
+def _check_scores(texts, largest):
+    """Refuses scores that stand for no cosine, as those of another scale do."""
+    sizes = np.abs(texts.labels)
+    if sizes.max() > np.float32(largest):
+        row = int(np.argmax(sizes))
+        raise errors.InputError(
+            f"{texts.path}:{texts.table.lines[row]}: the score {texts.labels[row]:g} "
+            f"is beyond --largest_score={largest:g}, which stands for the cosine 1; "
+            f"pass --largest_score={sizes[row]:g}"
+        )
 
 
 def _hint_at_labels(label_ids, batch_size):

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import types
 
 import numpy as np
 import pytest
@@ -314,6 +315,10 @@ MISTAKES = {
     ("single", "", ("--text_a_column=text",)): "rows of one text need a label",
     ("labelled", "one", ()): "one.tsv: rows are compared, and there is one",
     ("pairs", "", (*COLUMNS, "--loss=cosent")): "--loss=cosent is not for pairs rows",
+    ("scored", "", (*COLUMNS, "--loss=cosine")): (
+        "scored.tsv:7: the score 5 is beyond --largest_score=1, which stands for the "
+        "cosine 1; pass --largest_score=5"
+    ),
     ("pairs", "", (*COLUMNS, "--triplet_margin=1")): "is for --loss=triplet",
     ("pairs", "", (*COLUMNS, "--matryoshka_dims=8,900")): "900 is not one of 1 to",
     ("pairs", "", ("--text_a_column=one", "--negative_columns=two")): "--text_b_column",
@@ -501,3 +506,17 @@ def test_rows_that_are_alone_with_their_label_are_named(batch_size, has_hint, ca
         assert out.startswith("hint: 20 labels in 40 rows: 51% of the rows in a batch")
         assert "--rows_per_label=2" in out
         assert out.count("\n") == 1
+
+
+def test_scores_fit_the_largest_one_of_float32():
+    from tasks import embedding_rows
+
+    rows = types.SimpleNamespace(path="t", table=types.SimpleNamespace(lines=[2, 3]))
+    for largest in (0.3, 1.0, 5.0):
+        rows.labels = np.array([-largest, largest], np.float32)
+        embedding_rows._check_scores(rows, largest)
+        rows.labels[1] *= np.float32(1.1)
+        with pytest.raises(
+            ValueError, match=f"t:3: .*pass --largest_score={1.1 * largest:g}"
+        ):
+            embedding_rows._check_scores(rows, largest)
