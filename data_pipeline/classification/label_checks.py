@@ -109,8 +109,12 @@ def inspect(
     separator: str = ",",
     *,
     has_names: bool = False,
+    joined: str = "",
 ) -> list[findings.Finding]:
-    """The oddities of the splits of a run; `has_names` where it states the classes."""
+    """The oddities of the splits of a run; `has_names` where it states the classes.
+
+    `joined` is the kind of finding for classes such as a|b beside a and b; "" for none.
+    """
     train = rows.get("train")
     if train is None or train.labels is None:
         return of_texts(rows)
@@ -133,6 +137,8 @@ def inspect(
         noticed += _of_names(train, counts)
         if problem_type == "multi_label":
             noticed += _of_separators(train, counts, separator)
+        elif problem_type == "classification" and joined:
+            noticed += _of_joined(train, counts, joined)
     return noticed + of_texts(rows, lambda cell: frozenset(names_of(cell)))
 
 
@@ -185,6 +191,23 @@ def _of_separators(
         if joined := [n for n in counts if mark in n and parts[n] & counts.keys()]:
             text = f"{joined[0]!r:.60} joins labels that stand alone, too"
             yield findings.fault(table.path, text, f"pass --label_separator={mark!r}")
+
+
+def _of_joined(
+    table: labelled.Table, counts: Mapping[Any, int], kind: str
+) -> _Findings:
+    """Findings of classes whose parts are classes, too, and may be several labels."""
+    for mark in _SEPARATORS:
+        names = [n for n in counts if isinstance(n, str) and mark in n]
+        is_joined = {
+            n: {*map(str.strip, n.split(mark))} <= counts.keys() for n in names
+        }
+        if joined := [name for name in names if is_joined[name]]:
+            rows = wording.count(sum(counts[name] for name in joined), "row")
+            text = f"{joined[0]!r:.60} is a class beside those that it joins ({rows})"
+            remedy = "for several labels of a row pass --problem_type=multi_label "
+            remedy += f"--label_separator={mark!r}"
+            yield findings.Finding(table.path, text, remedy, kind)
 
 
 def _of_names(table: labelled.Table, counts: collections.Counter[Any]) -> _Findings:
@@ -301,13 +324,16 @@ def choose(
         rows["train"], noticed = with_labels(train, source.kind, stated, unit)
         rows |= {n: one_label_each(table, source.kind) for n, table in rows.items()}
     has_names = bool(names or task)
-    odd = inspect(rows, source.kind, source.separator, has_names=has_names)
+    goes_on = source.layout.goes_on  # as --check_data does, to show all faults
+    joined = findings.FAULT if goes_on else findings.WARNING
+    stated = {"has_names": has_names, "joined": joined}
+    odd = inspect(rows, source.kind, source.separator, **stated)
     noticed += [each for each in odd if not task or each.kind == findings.NOTE]
     for each in [each for each in noticed if each.kind == findings.FAULT][-1:]:
         more = f"{each.remedy}; or name every label that is meant with --labels"
         noticed[noticed.index(each)] = dataclasses.replace(each, remedy=more)
     show(noticed)
-    if not source.layout.goes_on:
+    if not goes_on:
         findings.refuse(noticed)
     label_set, asked = source.label_set(rows.get("train"), head, show)
     kind, unit = label_set.problem_type, "dev row" if source.dev_share else "row"

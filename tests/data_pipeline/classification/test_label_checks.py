@@ -468,3 +468,30 @@ def test_invisible_characters_make_spellings_of_one_label(sign):
     assert not texts_of("fault", *["bad"] * 6, *[f"bad{sign}"] * 5, has_names=True)
     (fault,) = texts_of("fault", *["bad", "good"] * 6, *[sign] * 5)
     assert f"{sign!r} (5): a label without a visible character; empty" in fault
+
+
+@pytest.mark.parametrize("mark", ["|", ";"])
+def test_classes_that_join_others_are_warned_of_and_a_look_ends_with_them(
+    tmp_path, capsys, mark
+):
+    values = ["x", "y", f"x{mark} y"] * 6
+
+    def noticed(*values, **options):
+        rows = {"train": table(*values)}
+        chosen = label_checks.choose(rows, sources.Source(**options), None)
+        return [each.text for each in chosen.noticed if each.kind != findings.NOTE]
+
+    (warning,) = noticed(*values)
+    assert warning == (
+        f"train.csv: 'x{mark} y' is a class beside those that it joins (6 rows); for "
+        "several labels of a row pass --problem_type=multi_label "
+        f"--label_separator={mark!r}"
+    )
+    source = csv_source(tmp_path, csv_of(values))
+    assert shown.look(source, ["train"]) == 1
+    assert "is a class beside those" in capsys.readouterr().out
+    # Names that are stated, parts that are no labels, and signs that stand in names.
+    assert not noticed(*values, label_spec=("x", "y", f"x{mark} y"))
+    assert not noticed(*["x", "z", f"x{mark} y"] * 6)
+    for sign in "/,+&":
+        assert not noticed(*["x", "y", f"x{sign}y"] * 6)
