@@ -266,6 +266,16 @@ def _csv_rows(
     delimiter = form.delimiter or ","
     texts = (line + "\n" for _, line in numbered)
     known: dict[int, set[str]] = collections.defaultdict(set)  # cells, by column
+    long: list[tuple[int, int, list[str]]] = []  # first and last lines, and rows
+
+    def check(number: int, last: int, row: list[str]) -> None:
+        if _has_rows(row, delimiter, known):
+            raise errors.InputError(
+                f"{path}:{number}: a quote opens a cell that ends in line {last} and "
+                "holds what look like rows; remove or double a stray quote, pass "
+                "--quote=none, or write such texts to JSONL"
+            )
+
     number = 1
     try:
         reader = csv.reader(
@@ -273,17 +283,17 @@ def _csv_rows(
         )
         for row in reader:
             is_long = len(row) > 1 and reader.line_num > number
-            if is_long and _has_rows(row, delimiter, known):
-                raise errors.InputError(
-                    f"{path}:{number}: a quote opens a cell that ends in line "
-                    f"{reader.line_num} and holds what look like rows; remove or double"
-                    " a stray quote, pass --quote=none, or write such texts to JSONL"
-                )
-            if not is_long and number < _COMPARED_ROWS:
+            if is_long:
+                check(number, reader.line_num, row)
+            if is_long and number < _COMPARED_ROWS:
+                long.append((number, reader.line_num, row))
+            elif number < _COMPARED_ROWS:
                 for column, cell in enumerate(row):
                     known[column].add(_kind(cell))
             yield number, row or None
             number = reader.line_num + 1
+        for each in long:
+            check(*each)
     except csv.Error as error:
         raise errors.InputError(
             f"{path}:{number}: not a row of CSV ({error}); double quotes or see --quote"
@@ -295,7 +305,7 @@ def _has_rows(
 ) -> bool:
     """Whether most lines of a row are rows, which a stray quote has made one.
 
-    They have as many cells, and in some column one that is `known` of rows before; or
+    They have as many cells, and in some column one that is `known` of other rows; or
     all lines have as many, and the delimiter stands as it does not stand in prose.
     """
     begun = delimiter.join(row).replace("\r", "").split("\n")

@@ -64,6 +64,22 @@ def test_a_stray_quote_that_swallows_rows_is_refused(tmp_path, name, last, delim
         read(str(path))
 
 
+@pytest.mark.parametrize("place", [0, 1, 20])
+def test_labels_that_come_later_show_rows_in_a_cell(tmp_path, place):
+    rows = [f"some text {n},{'pos' if n % 2 else 'neg'}" for n in range(60)]
+    rows[place : place + 2] = ['"5 inch,odd', '7 inch",odd']
+    path = tmp_path / "t.csv"
+
+    def write():
+        path.write_text("\n".join(["text,label", *rows]))
+        return str(path)
+
+    assert len(of_table(write())) == 59  # a label that no other row has
+    rows[50] = "some text 50,odd"
+    with refused(f"t.csv:{place + 2}: a quote opens a cell that", f"line {place + 3}"):
+        of_table(write())
+
+
 @pytest.mark.parametrize("text", ["some text", "很好"])
 def test_numbers_show_rows_that_have_no_other_value_in_common(tmp_path, text):
     rows = [f"{text} {n},{n}.5" for n in range(60)]
@@ -90,7 +106,8 @@ TEXTS = {
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_texts_of_several_lines_are_right(tmp_path, name, text):
     read, header, labels = READERS[name]
-    rows = [row.split(",") for row in rows_of(labels)] + [[text, "pos"], [text, "neg"]]
+    rows = [row.split(",") for row in rows_of(labels)]
+    rows = [[text, "neg"], *rows, [text, "pos"], [text, "neg"]]
     with open(tmp_path / "t.csv", "w", newline="") as file:
         csv.writer(file).writerows([header.split(","), *rows])
     assert read(str(tmp_path / "t.csv")) == [tuple(row) for row in rows]
