@@ -8,6 +8,7 @@ import numpy as np
 from contract import errors, outcomes
 from data_pipeline import findings
 from data_pipeline.embedding import corpora, scores, search, split
+from data_pipeline.tables import labelled
 from modeling import contrastive
 from modeling.checkpoints import checkpoint, sentence_transformers
 from modeling.features import text_vectors
@@ -98,7 +99,14 @@ def load(settings: embedding.EmbeddingSettings, splits, tokenizer, kept):
         source: Any = {"tfds": settings.tfds_name, "data_dir": settings.data_dir}
         # Vectors of test rows have the order and number of the file's rows.
         layout = dataclasses.replace(settings.layout(), leaves_out=name != "test")
-        table = corpora.open_rows(path, layout, **source).read(findings.show)
+        rows = corpora.open_rows(path, layout, **source)
+        column = settings.label_column
+        if column and labelled.LABEL not in rows.opened.keys and name == "train":
+            raise errors.InputError(
+                f"{path}: no label is in the column {column!r} "
+                f"({rows.opened.summary()}); correct --label_column, or leave it out"
+            )
+        table = rows.read(findings.show)
         data[name] = split.load(
             name,
             table,

@@ -315,6 +315,10 @@ MISTAKES = {
     ("single", "", ("--text_a_column=text",)): "rows of one text need a label",
     ("labelled", "one", ()): "one.tsv: rows are compared, and there is one",
     ("pairs", "", (*COLUMNS, "--loss=cosent")): "--loss=cosent is not for pairs rows",
+    ("scored", "", (*COLUMNS, "--label_column=scores")): (
+        "scored.tsv: no label is in the column 'scores' (reads 'one' (text_a), 'two' "
+        "(text_b); not read: 'score'); correct --label_column"
+    ),
     ("scored", "", (*COLUMNS, "--loss=cosine")): (
         "scored.tsv:7: the score 5 is beyond --largest_score=1, which stands for the "
         "cosine 1; pass --largest_score=5"
