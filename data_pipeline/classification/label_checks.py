@@ -326,8 +326,9 @@ def choose(
     has_names = bool(names or task)
     goes_on = source.layout.goes_on  # as --check_data does, to show all faults
     joined = findings.FAULT if goes_on else findings.WARNING
-    stated = {"has_names": has_names, "joined": joined}
-    odd = inspect(rows, source.kind, source.separator, **stated)
+    odd = inspect(
+        rows, source.kind, source.separator, has_names=has_names, joined=joined
+    )
     noticed += [each for each in odd if not task or each.kind == findings.NOTE]
     for each in [each for each in noticed if each.kind == findings.FAULT][-1:]:
         more = f"{each.remedy}; or name every label that is meant with --labels"

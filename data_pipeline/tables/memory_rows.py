@@ -25,9 +25,8 @@ def named(name: str, records: Any, names: Names) -> Iterator[tuple[int, dict]]:
     """
     label_names: Mapping[str, Sequence[str]] = {}
     if has_columns(records):
-        columns = getattr(records, "column_names", None)
-        columns = getattr(records, "columns", ()) if columns is None else columns
-        text_rows.check_distinct(name, columns)
+        columns = "column_names" if hasattr(records, "column_names") else "columns"
+        text_rows.check_distinct(name, getattr(records, columns))
     if hasattr(records, "to_pylist"):  # a table of pyarrow
         label_names = text_rows.class_names(getattr(records, "schema", None))
         records = records.to_pylist()

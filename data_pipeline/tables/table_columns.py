@@ -98,7 +98,7 @@ class Opened(NamedTuple):
     keys: dict[Role, Key]  # of the roles that are there
     names: list[str]  # of all columns; none without a header or keys
     first: text_rows.Row  # the header, or else a row
-    filled: Collection[str]  # keys under which one of the first dicts has a value
+    filled: frozenset[str]  # keys under which one of the first dicts has a value
     marks: Mapping[str, Key]  # columns in which a tool of annotation judges rows
     noticed: list[findings.Finding]  # complete behind the last row
 
@@ -175,7 +175,8 @@ def open_rows(
     marks = other_programs.marks(names, ahead)
     objects = [row for _, row in ahead if isinstance(row, dict)]
     later = [*dict.fromkeys(itertools.chain(*objects))]
-    filled = {key for row in objects for key in row if row[key] is not None}
+    cells = itertools.chain(*(row.items() for row in objects))
+    filled = frozenset(key for key, value in cells if value is not None)
     keys = _choose(path, wanted, names, first, marks, later)
     rows = itertools.chain(ahead, rows)
     return Opened(rows, keys, later or names, first, filled, marks, noticed)
