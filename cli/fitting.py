@@ -283,6 +283,7 @@ class FittedModel(Generic[OwnSettings]):
 
     def evaluate(self, rows: Any, labels: Any = None) -> Evaluation:
         """Scores, confusions and errors as the script has them; rows as in `fit`."""
+        self.loaded.check_trained("evaluate")
         model = self.loaded.model
         given = {self.dev_file: (rows, labels)}
         with self._task(self.evaluates, given) as (task, settings):
@@ -309,6 +310,7 @@ class FittedModel(Generic[OwnSettings]):
 
         Formats as of `--export_format` and `--quantization`.
         """
+        self.loaded.check_trained("export")
         model = self.loaded.model
         form = {"export_format": export_format, "quantization": quantization}
         pairs = {"text_b_column": "text_b"} if self.loaded.num_texts == 2 else {}
@@ -321,6 +323,7 @@ class FittedModel(Generic[OwnSettings]):
         from serving import answers
 
         made = self.loaded
+        made.check_trained("predict")
         if self._served[0] is not made:
             with self._task("do_export", {}) as (task, _):
                 self._served = made, task.served(made.model, ())

@@ -26,8 +26,8 @@ from data_pipeline.tables import label_files, memory_rows
 from data_pipeline.text import base, wordpiece
 from modeling import kernels_tf, losses, models, pretrainers, text_encoder
 from modeling.checkpoints import (
+    checkpoint,
     conversion,
-    google,
     hugging_face,
     output_directory,
     pretrained,
@@ -69,11 +69,14 @@ class Loaded:
         classes: names of a classifier's or tagger's outputs, or None.
         source: the file of the weights, and the account of every name.
         num_texts: 2 for pairs of texts; None where the weights do not say it.
-        drawn: random values of variables that `model` does not need, by Google name.
+        drawn: random values of variables that `save` leaves out, by Google name: those
+            that `model` does not need, or that a trained head needs.
         modules: of a TextEncoder, with its prompts; else None.
         threshold: the least probability of each label that is predicted of several.
-        new_head: random values, by Google name, of a head in the place of one of other
-            classes; else empty.
+        random: random values of variables that the weights lack and answers depend on,
+            and those of the head; else empty. While all are as they were, nothing is
+            answered.
+        lacks: why they are random, and the remedy.
     """
 
     model: Any
@@ -85,7 +88,8 @@ class Loaded:
     drawn: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     modules: sentence_transformers.SentenceTransformer | None = None
     threshold: float = model_directory.USUAL_THRESHOLD
-    new_head: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    random: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    lacks: str = ""
 
     def __reduce__(self):  # functions are compiled again
         fields = dataclasses.fields(self)
@@ -201,6 +205,7 @@ class Loaded:
                 "extract_features.py"
             )
         if is_encoder:
+            self.check_trained("embed")
             forward, shape, name = self._forward, (self.model.width,), "vectors"
         else:
             layers = (-1,) if layers is None else memory_rows.ordered("layers", layers)
@@ -261,6 +266,7 @@ class Loaded:
                 f"fill_mask: a {type(self.model).__name__} has no head of masked "
                 'words; load a pretrained BERT with head="pretraining"'
             )
+        self.check_trained("fill_mask")
         errors.check_count("top_k", top_k)
         texts = encoding.listed("text", [text])
         cloze.check(self.tokenizer, top_k)
@@ -326,6 +332,9 @@ class Loaded:
             ValueError: the directory holds something that may not be replaced.
         """
         directory = remote_files.resolve(directory, "directory")
+        left_out = conversion.list_unchanged(self.model, self.drawn)
+        if not self._is_random():
+            left_out = [name for name in left_out if name not in self.random]
         with output_directory.complete(
             directory, own_files=conversion.OWN_FILES, overwrite=overwrite
         ) as temporary:
@@ -334,7 +343,7 @@ class Loaded:
                 self.model,
                 file_format,
                 tokenizer=self.tokenizer,
-                left_out=conversion.list_unchanged(self.model, self.drawn),
+                left_out=left_out,
                 modules=self.modules,
                 **label_maps.written(self.classes),
             )
@@ -431,14 +440,17 @@ class Loaded:
                 f"{action}: a {type(self.model).__name__} is no classifier; make "
                 "one by bert.classifier, or open it by bert.tagger or bert.reader"
             )
-        drawn = self.new_head
-        if drawn and conversion.list_unchanged(self.model, drawn) == [*drawn]:
-            raise errors.InputError(
-                f"{action}: the head for {wording.listing(self.classes.names)} is "
-                "random, for the weights have one of other labels; call fit of "
-                "bert.classifier first, or leave labels out"
-            )
+        self.check_trained(action)
         return self.classes
+
+    def check_trained(self, action: str) -> None:
+        """Raises InputError where answers depend on weights that are still random."""
+        if self._is_random():
+            raise errors.InputError(f"{action}: {self.lacks}")
+
+    def _is_random(self):
+        drawn = self.random
+        return drawn and conversion.list_unchanged(self.model, drawn) == [*drawn]
 
 
 @argument_names.in_errors
@@ -554,10 +566,23 @@ def check_keys(name, keys, known):
 def make_loaded(built, opened, max_seq_length):
     """The Loaded of a model that was built; prints the account of its weights."""
     print(f"weights: {built.report}")
-    model, missing, new_head = built.model, built.report.missing, {}
-    if built.head == "classifier" and opened.starts_head(built.classes):
-        variables = google.variables(model)
-        new_head = {name: np.array(variables[name]) for name in missing}
+    model, missing = built.model, built.report.missing
+    drawn = conversion.copy_random(model, missing)
+    random = conversion.copy_needed(model, missing)
+    needed = [name for name in random if name in missing]
+    lacks, has_classes = "", built.head in pretrainers.CLASS_HEADS
+    if needed:
+        lacks = f"{checkpoint.lacks(built.report.source, needed)}; "
+        fit = f"call fit of bert.{built.head} first, or " if has_classes else ""
+        lacks += f"{fit}give the directory of a trained model"
+    if has_classes and opened.starts_head(built.classes):
+        lacks = (
+            f"the head for {wording.listing(built.classes.names)} is random, for the "
+            "weights have one of other labels; call fit of "
+            f"bert.{built.head} first, or leave labels out"
+        )
+    if len(needed) < len(random):  # which have a head that needs them
+        drawn = {**drawn, **{name: random[name] for name in needed}}
     return Loaded(
         model,
         opened.tokenizer,
@@ -565,8 +590,9 @@ def make_loaded(built, opened, max_seq_length):
         max_seq_length,
         str(built.report),
         num_texts=2 if model.reading.joins_pairs else None,
-        drawn=conversion.copy_random(model, missing),
+        drawn=drawn,
         modules=built.modules,
         threshold=opened.threshold,
-        new_head=new_head,
+        random=random,
+        lacks=lacks,
     )

@@ -8,7 +8,7 @@ import numpy as np
 from contract import errors
 from data_pipeline.classification import encoding, labels, predictions
 from modeling import losses
-from modeling.checkpoints import pretrained
+from modeling.checkpoints import checkpoint, pretrained
 from serving import formats, predictor
 from training import inference, model_directory
 
@@ -54,6 +54,7 @@ def open_source(
             f"--reranker={path}: is a {type(model).__name__}, and no classifier of "
             f"pairs; {_REMEDY}"
         )
+    checkpoint.check_trained(model, built.report, _REMEDY)
     if model_directory.count_texts(path) == 1:
         raise errors.InputError(
             f"--reranker={path}: was trained on single texts; {_REMEDY}"

@@ -17,7 +17,7 @@ from data_pipeline.classification import (
 )
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
-from modeling.checkpoints import conversion, pretrained
+from modeling.checkpoints import checkpoint, conversion, pretrained
 from modeling.features import attribution
 from serving import export, formats
 from tasks import fine_tuning, networks, run_plans
@@ -78,9 +78,9 @@ def open_teacher(settings: ClassifierSettings, data, plan):
     )
     keras.config.set_dtype_policy(plan.dtype_policy)  # as run.start does
     with plan.strategy.scope():
-        model = conversion.read(
-            teacher.path, config, "classifier", teacher.weights
-        ).model
+        built = conversion.read(teacher.path, config, "classifier", teacher.weights)
+    model = built.model
+    checkpoint.check_trained(model, built.report, "give the --output_dir of a run")
     predict, digest = inference.predictor(plan, model), conversion.digest(model)
     encode = encoding.Encoder(teacher.tokenizer, length)
     return soft_labels.SoftLabels(data, encode, predict, digest, columns)

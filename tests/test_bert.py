@@ -19,6 +19,7 @@ from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, sentence_transformers
 from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
+from serving import reranking
 from terminal import native_log
 from tests import no_texts, tf_model_h5, tiny, tokenizer_files
 
@@ -40,7 +41,7 @@ def loaded(model_dir):
 
 @pytest.fixture(scope="module")
 def classifier(model_dir):
-    return bert.load(model_dir, labels=("bad", "fine", "good"))
+    return tiny.as_trained(bert.load(model_dir, labels=("bad", "fine", "good")))
 
 
 @pytest.mark.parametrize("names", [(), ("bad", "fine", "good")])
@@ -441,13 +442,13 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
             r"a BertModel is no classifier; make one",
         ),
         (
-            lambda m: bert.load(m, labels=["a", "b"]).export(
+            lambda m: tiny.as_trained(bert.load(m, labels=["a", "b"])).export(
                 m / "export", quantization="dynamic_int8"
             ),
             '^quantization="dynamic_int8" is for LiteRT and ONNX exports; add export_f',
         ),
         (
-            lambda m: bert.load(m, labels=[*"ab"]).export(
+            lambda m: tiny.as_trained(bert.load(m, labels=[*"ab"])).export(
                 m / "e", export_format="lite"
             ),
             '^export_format="lite" is not one of saved_model, litert, onnx; choose one',
@@ -493,6 +494,9 @@ def test_tables_in_memory(model_dir):
         assert data.label_set.names == ("bad", "fine", "good")
         assert data.splits["train"].label_ids.tolist() == [0, 1, 2] * 4
         assert made.num_texts == 1
+    with pytest.raises(ValueError, match=r"^predict: .*: lacks output_weights, output"):
+        made.predict(["a"])
+    tiny.as_trained(made)
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
         made.predict(["a"], ["b"])
 
@@ -528,6 +532,7 @@ def test_pairs_and_numbers_in_memory(model_dir):
     made = bert.classifier(model_dir, problem_type="regression")
     data = made.read({"train": rows, "dev": rows[:2]})
     assert data.splits["dev"].label_ids.tolist() == [0.0, 1.0] and made.num_texts == 2
+    tiny.as_trained(made)
     with pytest.raises(ValueError, match="made for pairs of texts; give one for each"):
         made.predict(["a"])
     assert len(made.predict(["a"], ["b"])) == 1
@@ -549,6 +554,7 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
     rows = [(text, text, name) for text, name in ROWS if label or name != "fine"]
     made = bert.classifier(model_dir)
     made.read({"train": rows})
+    tiny.as_trained(made)
     passages = ["good", "bad thing", "fine"]
     answers = made.predict(["a"] * 3, passages)
     scores = [answer["probabilities"][label or "good"] for answer in answers]
@@ -560,6 +566,7 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
             made.rerank("a", passages, label=wrong)
     single = bert.classifier(model_dir)
     single.read({"train": ROWS})
+    tiny.as_trained(single)
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
         single.rerank("a", passages, label="good")
     single.save(tmp_path / "run")
@@ -736,9 +743,58 @@ def test_tagger_is_saved_without_a_pooler_that_it_lacks(model_dir, tmp_path):
         again.model(features)["logits"], tagger.model(features)["logits"]
     )
     # A classifier reads it, so it is a part of what was made.
-    made = bert.load(tmp_path / "hf", labels=["a", "b"])
+    made = tiny.as_trained(bert.load(tmp_path / "hf", labels=["a", "b"]))
     made.save(tmp_path / "classes", "hugging_face")
     assert bert.load(tmp_path / "classes").predict(TEXTS) == made.predict(TEXTS)
+
+
+def test_random_pooler_of_a_trained_head_answers_nothing(model_dir, tmp_path):
+    """As the script refuses these weights; `embed` does not read them."""
+    tiny.as_trained(bert.load(model_dir, labels=["a", "b"])).save(
+        tmp_path / "hf", "hugging_face"
+    )
+    rewrite(tmp_path / "hf", ["bert.pooler"])
+    loaded, made = bert.load(tmp_path / "hf"), bert.classifier(tmp_path / "hf")
+    rows = [("the film", "a")]
+    calls = {
+        "predict": [lambda m: m.predict(TEXTS)],
+        "rerank": [lambda m: m.rerank("the film", TEXTS)],
+        "export": [lambda m: m.export(tmp_path / "export")],
+        "evaluate": [lambda m: made.evaluate(rows)],
+    }
+    for action, (call,) in calls.items():
+        for model in (loaded, made):
+            match = (
+                rf"^{action}: .*hf/model.safetensors: lacks bert/pooler/dense/kernel"
+            )
+            with pytest.raises(errors.InputError, match=match):
+                call(model)
+    assert not (tmp_path / "export").exists()
+    lacks = "hf/model.safetensors: lacks bert/pooler/dense/kernel"
+    with pytest.raises(errors.InputError, match=lacks):
+        reranking.open_source(str(tmp_path / "hf"), None)
+    tiny.write_tsv(tmp_path / "a.tsv", ("text", "label"), [("film", "a"), ("x", "b")])
+    files = f"--train_file={tmp_path}/a.tsv --output_dir={tmp_path}/student"
+    files += f" --pretrained={model_dir} --teacher={tmp_path}/hf --train_batch_size=2"
+    assert lacks in tiny.refuse("run_classifier", files, "--do_train")
+    assert loaded.embed(TEXTS, pooling="cls").shape == (len(TEXTS), 32)
+    loaded.save(tmp_path / "saved", "hugging_face")
+    assert keys(tmp_path / "saved") == keys(tmp_path / "hf")
+    # A head that was trained on the random pooler reads it.
+    head = loaded.model.classifier.trainable_variables[0]
+    head.assign(head * 1.5)
+    assert len(loaded.predict(TEXTS)) == len(TEXTS)
+    loaded.save(tmp_path / "trained", "hugging_face")
+    answers = bert.load(tmp_path / "trained").predict(TEXTS)
+    assert answers == loaded.predict(TEXTS)
+
+
+def test_mask_is_not_filled_by_a_random_head(model_dir, tmp_path):
+    bert.load(model_dir, head="pretraining").save(tmp_path / "hf", "hugging_face")
+    rewrite(tmp_path / "hf", ["cls.predictions"])
+    loaded = bert.load(tmp_path / "hf", head="pretraining")
+    with pytest.raises(errors.InputError, match=r"^fill_mask: .*: lacks cls/predict"):
+        loaded.fill_mask("the [MASK]")
 
 
 def test_names_are_those_of_the_packages():

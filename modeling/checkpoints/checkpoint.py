@@ -391,14 +391,28 @@ def load_trained(model, path, *, allows_missing=None):
     if not path:
         raise errors.InputError(f"there is no trained model in --output_dir; {_TRAIN}")
     report = load(model, path, allows_missing=allows_missing)
-    # Hugging Face's files of spans and tags have no pooler.
-    reads_all = model.uses_pooler
-    if needed := [n for n in report.missing if reads_all or "/pooler/" not in n]:
-        raise errors.InputError(
-            f"{report.source}: lacks {wording.first_of(needed)} of a trained model of "
-            f"this task and number of labels; {_TRAIN}"
-        )
+    check_trained(model, report, _TRAIN)
     return report
+
+
+def check_trained(model, report, remedy):
+    """Raises InputError where answers of a model depend on weights that are random."""
+    if needed := list_needed(model, report.missing):
+        raise errors.InputError(f"{lacks(report.source, needed)}; {remedy}")
+
+
+def list_needed(model, missing):
+    """Those of the `missing` variables on which the outputs of a model depend."""
+    # Hugging Face's files of spans and tags have no pooler.
+    return [n for n in missing if model.uses_pooler or "/pooler/" not in n]
+
+
+def lacks(source, needed):
+    """What a file lacks of a trained model, in words."""
+    return (
+        f"{source}: lacks {wording.first_of(needed)} of a trained model of this task "
+        "and number of labels"
+    )
 
 
 def list_keys(keys):

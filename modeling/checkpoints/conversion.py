@@ -401,6 +401,23 @@ def copy_random(model, missing):
     }
 
 
+def copy_needed(model, missing):
+    """Copies {name: array} of random variables that answers depend on, and of the head.
+
+    These are all that `copy_random` leaves, and the head that fills a [MASK]. It is {}
+    where there are none.
+    """
+    unneeded, part = copy_random(model, missing), model.config.spec.part
+    rows, needed, heads = names.named_variables(model), {}, {}
+    for name, variable in rows:
+        is_random = name.google in missing and name.google not in unneeded
+        if is_random or (name.google in missing and part(name.path) == "masked_lm"):
+            needed[name.google] = np.array(variable)
+        elif name.path.startswith(names.CLASS_LAYERS):
+            heads[name.google] = np.array(variable)
+    return needed | heads if needed else {}
+
+
 def list_unchanged(model, arrays):
     """The names whose variables still equal their `arrays`, {Google name: array}."""
     variables = google.variables(model)
