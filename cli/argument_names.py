@@ -6,15 +6,18 @@ The packages name flags, which bert_reborn.py has as arguments of its functions.
 import contextlib
 import functools
 import re
+import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from data_pipeline import findings
 from data_pipeline.tables import memory_rows
 from tasks.settings import fields, tables
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _LINES = re.compile(r"(?<=:)\d+(?=: )|(?<=\bline )\d+|(?<=\blines )\d+(?:, \d+)*")
+_OR = re.compile(r" or --(\w+)")
 _NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 
 _SAME = """allow_empty_text check_case check_tokenizer do_lower_case head labels
@@ -66,16 +69,28 @@ def _with_index(index: Any, lines: re.Match[str]) -> str:
 
 
 class Stream:
-    """A stream whose text is that of `of_rows`."""
+    """A stream whose text is that of `spelled` and `of_rows`."""
 
-    def __init__(self, stream: Any, rows: Mapping[str, tuple[str, Any]]):
-        self._stream, self._rows = stream, rows
+    def __init__(
+        self,
+        stream: Any,
+        rows: Mapping[str, tuple[str, Any]],
+        arguments: Mapping[str, str],
+    ):
+        self._stream, self._rows, self._arguments = stream, rows, arguments
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
+        text = spelled(text, self._arguments)
         return self._stream.write(of_rows(text, self._rows))
+
+
+def show(noticed: Iterable[findings.Finding]) -> None:
+    """Prints findings as `findings.show`, with arguments for flags."""
+    with contextlib.redirect_stdout(Stream(sys.stdout, {}, _ARGUMENTS)):
+        findings.show(noticed)
 
 
 def in_errors(function: _Function) -> _Function:
@@ -90,14 +105,18 @@ def in_errors(function: _Function) -> _Function:
 
 
 def spelled(text: str, arguments: Mapping[str, str]) -> str:
-    """A message with the `arguments` of Python in the place of these flags."""
+    """A message with the `arguments` of Python in the place of these flags.
+
+    Of two flags to choose from, one whose argument is "" is left out.
+    """
+    text = _OR.sub(lambda m: m[0] if arguments.get(m[1], m[1]) else "", text)
     argument = functools.partial(_argument, arguments)
     return re.sub(r"(?<!\.py )--(\w+)(?:=([\w./-]*\w))?", argument, text)
 
 
 def _argument(arguments: Mapping[str, str], flag: re.Match[str]) -> str:
     name, value = flag.groups()
-    if name not in arguments:
+    if not arguments.get(name):
         return flag[0]
     if value and not _NUMBER.fullmatch(value):
         value = value.title() if value in ("true", "false") else f'"{value}"'

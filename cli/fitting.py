@@ -16,7 +16,7 @@ import tempfile
 import threading
 import types
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -31,7 +31,7 @@ from contract import (
     remote_files,
     wording,
 )
-from data_pipeline import findings, head_classes, label_maps
+from data_pipeline import head_classes, label_maps
 from data_pipeline.classification import labels as labels_lib
 from data_pipeline.classification import sources
 from data_pipeline.classification import split as labelled_rows
@@ -46,14 +46,39 @@ from tasks.settings.tagger import TaggerSettings
 from training import metrics, model_directory
 
 Own = TypeVar("Own", bound="FittedModel[Any]")
+_Fit = TypeVar("_Fit", bound=Callable[..., Any])
 OwnSettings = TypeVar("OwnSettings", bound=fine_tuning.FineTuning)
 _LOCK = threading.RLock()  # the types in which Keras computes are of all threads
-_KERAS = {  # arguments of Keras' fit, by what they are called here
+_ELSEWHERE = {  # arguments of Keras and transformers, by what they are called here
     "batch_size": "train_batch_size",
+    "bf16": 'mixed_precision="bfloat16"',
+    "class_weight": "class_weights",
+    "dev_file": "dev",
     "epochs": "num_train_epochs",
+    "eval_dataset": "dev",
+    "eval_steps": "evaluate_steps",
+    "fp16": 'mixed_precision="float16"',
+    "lr": "learning_rate",
+    "lr_scheduler_type": "learning_rate_schedule",
+    "max_length": "max_seq_length",
+    "max_len": "max_seq_length",
+    "metric_for_best_model": "best_metric",
+    "n_epochs": "num_train_epochs",
+    "num_epochs": "num_train_epochs",
+    "patience": "early_stopping_patience",
+    "per_device_eval_batch_size": "eval_batch_size",
+    "per_device_train_batch_size": "train_batch_size",
+    "predict_file": "dev",
+    "save_steps": "save_checkpoints_steps",
+    "train_dataset": "rows",
+    "train_file": "rows",
     "validation_data": "dev",
     "validation_split": "dev_share",
+    "warmup": "warmup_proportion",
+    "warmup_ratio": "warmup_proportion",
+    "weight_decay": "weight_decay_rate",
 }
+_ROWS = "rows", "dev"  # of them `fit` takes no settings
 _OF_FILES = "do_lower_case", "check_case", "check_tokenizer"
 _COLUMNS = {*fields.rows(table_settings.Columns), "allow_empty_text"}
 _OF_LOADED = {*dir(library.Loaded)}
@@ -121,6 +146,21 @@ class Evaluation:
         if self.rows is None or self.rows.decisions is None:
             raise errors.InputError("these rows have no classes; see results")
         return self.rows.decisions
+
+
+def _with_labels_once(fit: _Fit) -> _Fit:
+    """A `fit` that refuses labels of rows and names of classes in one call."""
+
+    @functools.wraps(fit)
+    def call(self: Any, rows: Any, *labels: Any, **values: Any) -> Any:
+        if labels and "labels" in values:
+            raise errors.InputError(
+                "labels: those of the rows are the second argument; pass names of "
+                f"classes to bert.{type(self).__name__.lower()}(directory, labels=...)"
+            )
+        return fit(self, rows, *labels, **values)
+
+    return call  # type: ignore[return-value]
 
 
 class FittedModel(Generic[OwnSettings]):
@@ -196,6 +236,7 @@ class FittedModel(Generic[OwnSettings]):
             self._made = self._open()
         return self._made
 
+    @_with_labels_once
     def fit(
         self: Own,
         rows: Any,
@@ -228,14 +269,14 @@ class FittedModel(Generic[OwnSettings]):
         values = self._chosen(settings, values)
         output_dir = output_dir or values.pop("output_dir", None)
         known, program = fields.rows(self.settings_class), self.settings_class.program
+        for name, here in _ELSEWHERE.items():
+            if name in values and here.partition("=")[0] in (*known, *_ROWS):
+                raise errors.InputError(f"{name} is {here} here")
         for name in values.keys() & known.keys():
             if not known[name].rules.in_python:
                 raise errors.InputError(
                     f"{name} is no argument here; run {program}.py with it"
                 )
-        if keras_names := values.keys() & _KERAS.keys():
-            name = min(keras_names)
-            raise errors.InputError(f"{name} is {_KERAS[name]} here")
         directory = output_dir or tempfile.mkdtemp(prefix="bert-")
         directory = remote_files.resolve(directory, "output_dir")
         remove = functools.partial(shutil.rmtree, directory, ignore_errors=True)
@@ -346,7 +387,7 @@ class FittedModel(Generic[OwnSettings]):
             if classes is None and (self._labels or is_new):
                 named: Any = head_classes.named(self._labels, self._kind)
                 classes = label_maps.follow(
-                    stored, named, "labels", trains=True, show=findings.show
+                    stored, named, "labels", trains=True, show=argument_names.show
                 )
             if classes is None and stored is None:
                 raise errors.InputError(
@@ -412,14 +453,17 @@ class FittedModel(Generic[OwnSettings]):
         known = fields.rows(self.settings_class)
         spelled = {name: name + "=True" * (known[name].kind is bool) for name in known}
         spelled |= {f"no{name}": f"{name}=False" for name in known}
-        spelled |= called | {"pretrained": "directory"}
+        spelled |= dict.fromkeys(("do_eval", "do_predict"), "")  # what `fit` decides
+        spelled |= called | {"pretrained": "directory", self.evaluates: "dev=rows"}
         # A notebook shows standard error as if something were wrong.
         is_notebook = "ipykernel" in sys.modules
         shown = sys.stdout if is_notebook else sys.stderr
         with (
             _LOCK,
-            contextlib.redirect_stdout(argument_names.Stream(sys.stdout, rows)),
-            contextlib.redirect_stderr(argument_names.Stream(shown, rows)),
+            contextlib.redirect_stdout(
+                argument_names.Stream(sys.stdout, rows, spelled)
+            ),
+            contextlib.redirect_stderr(argument_names.Stream(shown, rows, spelled)),
             argument_names.in_python(spelled, rows),
         ):
             settings = self.settings_class(**values)
@@ -520,7 +564,7 @@ class Classifier(FittedModel[ClassifierSettings]):
                 self._usual_length,
                 head=self._opened.find_head("classifier"),
                 default_metrics=metrics.DEFAULTS,
-                show=findings.show,
+                show=argument_names.show,
             )
             if len(data.encode.text_names) > 1:
                 config_file = self._opened.files.config_file
@@ -548,7 +592,7 @@ class Classifier(FittedModel[ClassifierSettings]):
             path = remote_files.resolve(texts, "texts")
             with argument_names.in_python():
                 opened = labelled.open_table(path, layout, labels_required=False)
-                table = opened.read(findings.show)
+                table = opened.read(argument_names.show)
             return self.loaded.predict(table.text_a, table.text_b, table.choices)
         has_dicts = isinstance(texts, list) and texts and isinstance(texts[0], Mapping)
         is_table = has_dicts or memory_rows.has_columns(texts)
@@ -558,7 +602,7 @@ class Classifier(FittedModel[ClassifierSettings]):
             needs = {"labels_required": False}
             with argument_names.in_python(rows={"rows": ("rows", texts)}):
                 opened = labelled.open_memory("rows", texts, self._layout, **needs)
-                table = opened.read(findings.show)
+                table = opened.read(argument_names.show)
             if left_out := count - len(table.lines):
                 raise errors.InputError(
                     f"rows: {left_out} of {count} are left out, and have no answer; "

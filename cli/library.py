@@ -17,7 +17,7 @@ from contract import (
     remote_files,
     wording,
 )
-from data_pipeline import findings, head_classes, label_maps
+from data_pipeline import head_classes, label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions
 from data_pipeline.pretraining import cloze
@@ -507,7 +507,7 @@ def load(
     kind = stored.problem_type if stored else kind
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes: Any = head_classes.named(labels, "" if head == "tagger" else kind)
-    show = findings.show
+    show = argument_names.show
     classes = label_maps.follow(stored, classes, "labels", trains=True, show=show)
     return make_loaded(opened.build_new(classes), opened, length)
 

@@ -246,8 +246,9 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.nda
     parts = spec.split(",")
     if len(parts) != len(names):
         raise errors.InputError(
-            f"--class_weights={spec} has {len(parts)} numbers for {len(names)} classes;"
-            f" give one for each of {wording.listing(names)}"
+            f"--class_weights={spec} has {wording.count(len(parts), 'number')} for "
+            f"{len(names)} classes; give balanced, or one for each of "
+            f"{wording.listing(names)}"
         )
     for part in parts:
         # Beyond float32 it would become 0 or infinite.

@@ -47,9 +47,10 @@ class ClassifierSettings(
         "Name of the task: XNLI, a GLUE task such as CoLA, MNLI or MRPC, or a CLUE "
         "task such as AFQMC, TNEWS or C3.",
         changes=fields.NOTHING,
+        in_python=False,
     )
     xnli_language: str = fields.data(
-        "zh", "Language of the XNLI texts.", changes=fields.NOTHING
+        "zh", "Language of the XNLI texts.", changes=fields.NOTHING, in_python=False
     )
     dev_share: float = fields.data(
         0.0,

@@ -18,7 +18,7 @@ import re
 import shlex
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from contract import errors, programs, remote_files
@@ -267,10 +267,15 @@ def in_order(kind: type[Settings]) -> tuple[str, ...]:
     return (*sorted(places, key=places.__getitem__),)
 
 
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The name that one is a misspelling of, or "" where none is near."""
+    return "".join(difflib.get_close_matches(name, [*names], 1))
+
+
 def _check_names(kind, names):
     for name in names:
         if name not in rows(kind):
-            near = "".join(difflib.get_close_matches(name, rows(kind), 1))
+            near = nearest(name, rows(kind))
             raise errors.InputError(
                 f"{name} is no setting of {kind.program or kind.__name__}; "
                 + (f"did you mean {near}?" if near else "see docs/flags.md")

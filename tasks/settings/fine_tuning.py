@@ -256,6 +256,8 @@ class FineTuning(Passes):
         if name in VARYING:
             return
         reason = f"--grid cannot vary {name!r}, which is no flag"
+        if near := fields.nearest(name, VARYING):
+            reason += f"; did you mean {near}?"
         if name == "seed":
             reason = "--grid does not vary seed; give --seeds=1,2,3 beside it"
         elif name in fields.rows(type(self)):
@@ -263,7 +265,8 @@ class FineTuning(Passes):
                 f"--grid cannot vary {name}, for its runs share all else; run the "
                 "script once for each value, with an --output_dir for each"
             )
-        raise errors.InputError(f"{reason}. It can vary {', '.join(VARYING)}")
+        end = "" if reason.endswith("?") else "."
+        raise errors.InputError(f"{reason}{end} It can vary {', '.join(VARYING)}")
 
     def _parsed(self, name: str, text: str) -> Any:
         try:

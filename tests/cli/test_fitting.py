@@ -13,8 +13,9 @@ import pytest
 import tensorflow as tf
 
 import bert_reborn as bert
-from cli import argument_names
+from cli import argument_names, fitting
 from contract import errors
+from tasks.settings import fields
 from tests import daily, no_texts, tiny, tiny_questions, tiny_tags
 
 ROWS = tiny.rows(24)
@@ -249,6 +250,20 @@ def test_what_is_saved_opens_as_the_same_kind(name, model_dir, tmp_path):
         (lambda c: c.fit("a", "x"), "^text: a str has no order of rows; give a list$"),
         (lambda c: c.fit({"a", "b"}, [0, 1]), "^text: a set has no order of rows"),
         (lambda c: c.fit(ROWS, batch_size=1), "^batch_size is train_batch_size here$"),
+        (lambda c: c.fit(ROWS, lr=1), "^lr is learning_rate here$"),
+        (lambda c: c.fit(ROWS, fp16=True), '^fp16 is mixed_precision="float16" here$'),
+        (lambda c: c.fit(ROWS, dev_file="a"), "^dev_file is dev here$"),
+        (lambda c: c.fit(ROWS, explain=3), "^explain explains .*; add dev=rows$"),
+        (lambda c: c.fit(ROWS, write_projector=True), "^write.* rows; add dev=rows$"),
+        (lambda c: c.fit(ROWS, task_name="CoLA"), "^task_name is no argument here; "),
+        (
+            lambda c: c.fit(TEXTS, LABELS, labels="x,y"),
+            "^labels: those of the rows are the second .* to bert.classifier",
+        ),
+        (
+            lambda c: c.fit(ROWS, class_weights="balance", train_batch_size=4),
+            '^class_weights="balance" has 1 number for 3 classes; give balanced, or ',
+        ),
         (lambda c: c.fit([(b"\xff", "x")]), "^rows:1: text: .* is not UTF-8; decode"),
         (lambda c: c.fit([("a", "x", 1, 2)]), r"^rows:1: .* has 4 values; give 1 or 2"),
         (
@@ -318,6 +333,26 @@ def test_what_cannot_be_fitted_is_refused_in_a_line(model_dir, call, message):
         call(made)
     assert "\n" not in str(caught.value) and "--" not in str(caught.value)
     assert "TEXTS" not in repr(made) and str(model_dir) in repr(made)
+
+
+def test_notes_on_rows_name_arguments(model_dir, capsys):
+    rows = [*ROWS, ("the film", "-")]
+    made = bert.classifier(model_dir, max_seq_length=16)
+    made.read({"train": rows})
+    made.fit(rows, **SHORT)
+    lines = capsys.readouterr().out.splitlines()
+    notes = [line for line in lines if "left out 1 row without a label" in line]
+    assert [note.partition("; ")[2] for note in notes] == [
+        "for a class of that name, name all with labels"
+    ] * 2
+
+
+def test_words_of_other_libraries_lead_to_settings():
+    known = fields.rows(bert.ClassifierSettings)
+    for name, here in fitting._ELSEWHERE.items():
+        setting = here.partition("=")[0]
+        assert setting in (*known, *fitting._ROWS)
+        assert name not in known or not known[name].rules.in_python
 
 
 @pytest.mark.parametrize(

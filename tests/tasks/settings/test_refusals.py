@@ -78,6 +78,9 @@ REFUSED = {
             "--grid compares the scores of runs that it trains; set --do_train and "
         ),
         "--grid=seed=1": "--grid does not vary seed; give --seeds=1,2,3 beside it",
+        "--grid=learning_rte=1": (
+            "--grid cannot vary 'learning_rte', which is no flag; did you mean learning"
+        ),
         "--grid=x=1": "--grid cannot vary 'x', which is no flag. It can vary train_ba",
         "--grid=pad_to_max_length=1": (
             "--grid cannot vary pad_to_max_length, for its runs share all else; run "
