@@ -130,31 +130,37 @@ class Extractor:
         )
         gc.freeze()  # no collection looks at TensorFlow's million objects again
 
-    def write(self, path, lines, size, report, shared=False):
+    def write(self, path, lines, size, report):
+        """`compute` into a file, which another process may be writing, too."""
+        kind, form = (
+            self._work.output_format,
+            layout(self._work.choice, size, lines.tokenizer),
+        )
+        with vector_files.writer(path, kind, form, shared=True) as write:
+            self.compute(write, form, lines, size, report)
+
+    def compute(self, write, form, lines, size, report):
         """Writes the vectors of TextLines, in their order; `size` is their Size.
 
-        `report` is called as report(tokens done, lines=lines done); `shared` is as in
-        `atomic_files.replacing`.
+        `write` and its layout `form` are of `vector_files.writer`. `report` is called
+        as report(tokens done, lines=lines done).
         """
         work, is_tpu = self._work, isinstance(self._strategy, _TPU)
-        kind = work.output_format
-        form = layout(work.choice, size, lines.tokenizer)
         batches = lines.batches(
             devices.fitting_batch_size(work.batch_size, self._strategy, size.num_lines),
             max_tokens=MAX_WAITING_VALUES // form.values_per_token,
             pad_to=work.max_seq_length if is_tpu else None,
             chunks=size.chunks,
         )
-        with vector_files.writer(path, kind, form, shared=shared) as write:
-            for written in inference.extract_in_order(
-                self._predict,
-                batches,
-                self._strategy,
-                report=report,
-                cut=form.cut,
-                first=lines.part.first_line,
-            ):
-                write(written)
+        for written in inference.extract_in_order(
+            self._predict,
+            batches,
+            self._strategy,
+            report=report,
+            cut=form.cut,
+            first=lines.part.first_line,
+        ):
+            write(written)
 
 
 def write_shard(worker, shard, report=bool):
@@ -165,7 +171,7 @@ def write_shard(worker, shard, report=bool):
     extractor = worker if isinstance(worker, Extractor) else _open_once(worker)
     lines = dataclasses.replace(extractor.lines, part=shard.part)
     size = lines.measure()
-    extractor.write(shard.path, lines, size, lambda _, lines: report(lines), True)
+    extractor.write(shard.path, lines, size, lambda _, lines: report(lines))
     return size.num_lines
 
 
@@ -202,12 +208,16 @@ def extract(settings: ExtractionSettings, opened, work, strategy):
         + opened.tokenizer.describe_unknown(settings.input_file, size.unknown),
         flush=True,
     )
-    extractor = Extractor(opened, work, strategy)
-    started = time.monotonic()
-    with progress.Progress("extracting: token") as report:
-        report(0, size.num_tokens, lines=0)
-        report_tokens = functools.partial(report, total=size.num_tokens)
-        extractor.write(settings.output_file, lines, size, report_tokens)
+    form = layout(work.choice, size, lines.tokenizer)
+    # The file is held from here on: a second command that ended while this one opens
+    # the network would lose what it wrote.
+    with vector_files.writer(settings.output_file, work.output_format, form) as write:
+        extractor = Extractor(opened, work, strategy)
+        started = time.monotonic()
+        with progress.Progress("extracting: token") as report:
+            report(0, size.num_tokens, lines=0)
+            report_tokens = functools.partial(report, total=size.num_tokens)
+            extractor.compute(write, form, lines, size, report_tokens)
     seconds = time.monotonic() - started
     print(f"features: {settings.output_file}, {count} in {seconds:.1f} s")
 

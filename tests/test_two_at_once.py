@@ -13,7 +13,7 @@ from data_pipeline.batches import tf_records
 from data_pipeline.extraction import vectors
 from modeling.checkpoints import output_directory
 from serving import export, search_index
-from tasks import prediction
+from tasks import extraction, prediction
 from tests import tiny, whole_runs
 from tests.refusals import refused
 from training import run_directory
@@ -88,6 +88,30 @@ def test_file_in_the_place_of_a_directory_stays(tmp_path, door):
     with contextlib.suppress(ValueError, OSError):
         DIRECTORIES[door](str(place))
     assert tiny.listing(tmp_path) == {"file": b"somebody's"}
+
+
+def test_extraction_holds_its_file_before_it_opens_the_network(
+    tmp_path, at_once, monkeypatch
+):
+    tiny.write_model(tmp_path / "model", num_hidden_layers=1)
+    (tmp_path / "texts.txt").write_text("the film\n")
+    path, opens = f"{tmp_path}/v.jsonl", extraction.Extractor.__init__
+
+    def with_second(self, *given):
+        with refused(path, "writes it; wait for it, or name "):
+            FILES["vectors"](path)
+        opens(self, *given)
+
+    monkeypatch.setattr(extraction.Extractor, "__init__", with_second)
+    flags = f"--pretrained={tmp_path}/model --input_file={tmp_path}/texts.txt"
+    tiny.succeed(
+        "extract_features",
+        flags,
+        f"--output_file={path} --max_seq_length=16 --layers=-1",
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        *("model", "texts.txt", "v.jsonl")
+    ]
 
 
 def test_two_exports_have_two_versions(tmp_path):

@@ -127,7 +127,15 @@ def _find_in(directory):
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
         foreign_files.check_others(directory)
+        held = sorted(map(os.path.basename, remote_files.matching(directory, "*")))
+        if others := [name for name in held if name.endswith(".safetensors")]:
+            raise errors.InputError(
+                f"{directory}: weights are read of {hugging_face.WEIGHTS_FILE}, and "
+                f"lie in {wording.first_of(others)}; rename the file of this model, or "
+                f"of its parts add {hugging_face.INDEX_FILE}"
+            )
         wrong = "no checkpoint in this directory"
+        wrong += f" (it holds {wording.first_of(held)})" if held else ""
     raise errors.InputError(
         f"{directory}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a "
         "directory with one checkpoint or model.safetensors"

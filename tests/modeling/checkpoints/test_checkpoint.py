@@ -291,7 +291,14 @@ def test_path_without_a_checkpoint_is_refused(tiny_config, tmp_path):
         checkpoint.find(absent)
     with pytest.raises(ValueError, match="no checkpoint in this directory; give a"):
         checkpoint.find(tmp_path)
+    for name in ("b.safetensors", "a.safetensors"):
+        (tmp_path / "two").mkdir(exist_ok=True)
+        (tmp_path / "two" / name).touch()
+    with pytest.raises(ValueError, match=r"two: .*, and lie in a.*, b.*; rename the"):
+        checkpoint.find(tmp_path / "two")
     (tmp_path / "bert_model.ckpt.index").mkdir()
+    with pytest.raises(ValueError, match=r"directory \(it holds bert_model.*two\); "):
+        checkpoint.find(tmp_path)
     for path in (tmp_path, tmp_path / "bert_model.ckpt"):
         with pytest.raises(ValueError, match="no checkpoint"):
             checkpoint.find(path)
