@@ -336,7 +336,10 @@ class Loaded:
         if not self._is_random():
             left_out = [name for name in left_out if name not in self.random]
         with output_directory.complete(
-            directory, own_files=conversion.OWN_FILES, overwrite=overwrite
+            directory,
+            own_files=conversion.OWN_FILES,
+            always=conversion.ALWAYS,
+            overwrite=overwrite,
         ) as temporary:
             conversion.write_directory(
                 temporary,

@@ -36,6 +36,7 @@ def prepare(settings: ConversionSettings):
         )
     rules = {
         "own_files": conversion.OWN_FILES,
+        "always": conversion.ALWAYS,
         "overwrite": settings.overwrite,
         "inputs": [files.init_checkpoint],
     }

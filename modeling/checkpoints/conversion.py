@@ -55,6 +55,7 @@ OWN_FILES = (  # and of the files beside them; these may be overwritten
     *sentence_transformers.WRITTEN,
     *WRITTEN,
 )
+ALWAYS = pretrained.CONFIG_FILES, WRITTEN  # of each a directory has one
 # Variables that only one head has, and their head; those of CLASS_HEADS have C rows.
 _HEAD_OF = {
     "masked_lm/bias": "pretraining",

@@ -8,11 +8,11 @@ import shutil
 from contract import atomic_files, errors, locks
 
 
-def check(path, *, own_files, overwrite, inputs=()):
+def check(path, *, own_files, overwrite, inputs=(), always=()):
     """Refuses to write a directory where that would cost somebody files.
 
     With `overwrite` files that match the patterns `own_files` may be replaced, but no
-    `inputs`.
+    `inputs`, and only beside one of each of `always`, which are such patterns.
 
     Raises:
         ValueError: there is no path, it is remote, it or one above it is a file, or it
@@ -42,6 +42,12 @@ def check(path, *, own_files, overwrite, inputs=()):
             raise errors.InputError(
                 f"--output_dir={path} holds {name}, which no conversion has written; "
                 "choose another directory"
+            )
+    for patterns in always if held else ():
+        if not any(fnmatch.filter(held, pattern) for pattern in patterns):
+            raise errors.InputError(
+                f"--output_dir={path} holds {held[0]} and no {patterns[0]} or the like,"
+                " so no conversion has written it; choose another directory"
             )
     for source in inputs:
         if held and os.path.commonpath([path, os.path.realpath(source)]) == path:

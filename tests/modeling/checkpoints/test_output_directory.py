@@ -45,6 +45,11 @@ def test_files_of_others_are_not_replaced(target):
     check(target, inputs=[f"{target}-other/w"])
     with pytest.raises(ValueError, match="which is to be converted"):
         check(target, inputs=[target / "w"])
+    always = {"own_files": OWN, "overwrite": True, "always": (["a.*"], ["w.*"])}
+    with pytest.raises(ValueError, match=r"holds w.index and no a\.\* or the like, so"):
+        output_directory.check(target, **always)
+    (target / "a.txt").touch()
+    output_directory.check(target, **always)
     (target / "thesis.txt").touch()
     with pytest.raises(ValueError, match=r"holds thesis\.txt, which no conversion"):
         check(target)
