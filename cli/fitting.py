@@ -580,9 +580,11 @@ class Classifier(FittedModel[ClassifierSettings]):
     ) -> list[dict[str, Any]]:
         """As `Loaded.predict`; `texts` may be a DataFrame or the like, dicts or a path.
 
-        Of those it reads the columns that `fit` reads; labels are not needed.
+        Of those it reads the columns that `fit` reads; labels are not needed. With
+        `allow_empty_text` of the classifier a text may be empty.
         """
         is_alone = seconds is None and choices is None
+        takes_empty = bool(self._settings.get("allow_empty_text"))
         if is_alone and (
             isinstance(texts, os.PathLike)
             or (isinstance(texts, str) and text_rows.is_table(texts))
@@ -593,7 +595,9 @@ class Classifier(FittedModel[ClassifierSettings]):
             with argument_names.in_python():
                 opened = labelled.open_table(path, layout, labels_required=False)
                 table = opened.read(argument_names.show)
-            return self.loaded.predict(table.text_a, table.text_b, table.choices)
+            return self.loaded.predict(
+                table.text_a, table.text_b, table.choices, allow_empty_text=True
+            )
         has_dicts = isinstance(texts, list) and texts and isinstance(texts[0], Mapping)
         is_table = has_dicts or memory_rows.has_columns(texts)
         if is_table and is_alone:
@@ -609,7 +613,9 @@ class Classifier(FittedModel[ClassifierSettings]):
                     "remove them"
                 )
             texts, seconds, choices = table.text_a, table.text_b, table.choices
-        return self.loaded.predict(texts, seconds, choices)
+        return self.loaded.predict(
+            texts, seconds, choices, allow_empty_text=takes_empty
+        )
 
     @property
     def _layout(self) -> labelled.Layout:

@@ -136,13 +136,18 @@ class Loaded:
         packed = encode.pack(*encode.checked([text], seconds))
         return self.tokenizer.ids_to_tokens(packed.tokens)
 
-    def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
+    def predict(
+        self, texts, seconds=None, choices=None, *, allow_empty_text=False
+    ) -> list[dict[str, Any]]:
         """A classifier's answers for each text, as in test_predictions.jsonl.
 
-        Arguments and errors are those of `encode`.
+        Arguments and errors are those of `encode`; an empty text is refused as in a
+        test file, unless `allow_empty_text`.
         """
         label_set = self._label_set("predict")
         rows = self._checked(texts, seconds, choices)
+        if not allow_empty_text:
+            encoding.refuse_empty(*rows)
         if not rows[0]:
             return []
         shares = self._shares(rows)

@@ -156,6 +156,20 @@ def test_columns_with_different_indexes_are_warned_of(loaded, classifier, caplog
         assert (text in caplog.text) == is_shown
 
 
+def test_empty_text_is_refused_as_in_a_test_file(classifier, model_dir):
+    made = bert.classifier(model_dir, labels=["a", "b"], allow_empty_text=True)
+    tiny.as_trained(made)
+    with pytest.raises(
+        errors.InputError, match=r"^texts\[1\] is empty; .* or pass all"
+    ):
+        classifier.predict(["a", " "])
+    with pytest.raises(errors.InputError, match=r"^seconds\[0\] is empty; fill it"):
+        classifier.predict("a", "")
+    assert len(classifier.predict([""], allow_empty_text=True)) == 1
+    for rows in (["a", ""], [{"text": "a"}, {"text": ""}]):
+        assert len(made.predict(rows)) == 2
+
+
 def test_loaded_model_is_copied_after_it_has_answered(classifier):
     wanted = classifier.predict(TEXTS)
     again = pickle.loads(pickle.dumps(classifier))

@@ -228,6 +228,21 @@ def listed(name: str, texts: Any, *, takes_bytes: bool = False) -> list[str]:
     return texts
 
 
+def refuse_empty(
+    texts: list[str], seconds: list[str] | None, choices: list[list[str]] | None
+) -> None:
+    """Raises InputError for the first text of blanks, as a test file is refused."""
+    named = {"texts": texts, "seconds": seconds or []}
+    named |= {f"choices[{i}]": row for i, row in enumerate(choices or [])}
+    for name, each in named.items():
+        for i, text in enumerate(each):
+            if not text.strip():
+                raise errors.InputError(
+                    f"{name}[{i}] is empty; fill it, remove the row, or pass "
+                    "allow_empty_text=True"
+                )
+
+
 def _with_each(tokenizer, contexts, questions, choices):
     """Ids of a context and an answer for each choice, [B * C, (S)] both."""
     count = tf.shape(choices)[1]
