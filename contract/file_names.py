@@ -24,6 +24,7 @@ CLUENER_SUBMISSION = "cluener_predict.json"
 SUBMISSIONS += [CMRC_SUBMISSION, CLUENER_SUBMISSION]
 TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
+EVALUATED = ".evaluated"  # the first command that wrote into a directory without runs
 GRID = "grid.json"
 LABEL_MAP = "label_map.json"
 HEAD = "head.json"  # the way a head reads the network, where not the original's

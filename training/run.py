@@ -44,8 +44,7 @@ def start(plan: run_plan.Plan, task: Any) -> tuple[keras.Model, str, int]:
     resumes = run_directory.resumes(
         output_dir, identity, overwrite=plan.overwrite and trains
     )
-    if trains:
-        run_directory.check(plan, task.files)
+    run_directory.check(plan, task.files if trains else {})
     checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
     devices.check_agreement(plan.strategy, checksum, "model, data and output directory")
     path = output_dir if resumes else plan.init_checkpoint
@@ -62,6 +61,7 @@ def start(plan: run_plan.Plan, task: Any) -> tuple[keras.Model, str, int]:
     elif plan.writes:
         path = os.path.join(output_dir, file_names.EVAL_RESULTS)
         atomic_files.check_writable(path, f"--output_dir={output_dir}")
+        run_directory.mark(plan)
     if not trains:
         print(f"weights: {origin}")
     devices.wait_for_all(plan.strategy, "ready the output directory")

@@ -22,13 +22,8 @@ from contract import (
 from training import checkpoints, facts, run_plan, tensorboard
 
 _EXPORTING = "exporting.json"  # what a command exports, until it ends
-# What runs write, as patterns below their directory, and all that
-# --overwrite_output_dir removes.
-_WRITTEN = (
-    f"{file_names.CHECKPOINT_PREFIX}-*",
-    "checkpoint",
-    f"*{atomic_files.SUFFIX}*",
-    f"*{tensorboard.HPARAMS_SUFFIX}",
+# What an evaluation or prediction replaces, as patterns below its directory.
+_REPLACED = (
     file_names.EVAL_RESULTS,
     file_names.TEST_RESULTS,
     file_names.TEST_PREDICTIONS,
@@ -38,11 +33,6 @@ _WRITTEN = (
     *file_names.SUBMISSIONS,
     file_names.FEW_LABELS,
     *(f"{name}{file_names.TF_RECORD_ENDING}" for name in ("train", "eval", "predict")),
-    file_names.LABEL_MAP,
-    # Of these a later run may have none.
-    file_names.GENERATION_CONFIG,
-    file_names.HEAD,
-    file_names.ADDED_TOKENS,
     file_names.SQUAD_PREDICTIONS,
     file_names.SQUAD_NBEST,
     file_names.SQUAD_NULL_ODDS,
@@ -50,12 +40,27 @@ _WRITTEN = (
     file_names.REPORT_JSON,
     file_names.REPORT_PAGE,
     file_names.EXPLANATIONS,
+)
+_STATE = "checkpoint"  # what a training replaces as well
+# All that runs write, and that --overwrite_output_dir removes.
+_WRITTEN = (
+    f"{file_names.CHECKPOINT_PREFIX}-*",
+    _STATE,
+    f"*{atomic_files.SUFFIX}*",
+    f"*{tensorboard.HPARAMS_SUFFIX}",
+    *_REPLACED,
+    file_names.LABEL_MAP,
+    # Of these a later run may have none.
+    file_names.GENERATION_CONFIG,
+    file_names.HEAD,
+    file_names.ADDED_TOKENS,
     _EXPORTING,
     *(f"{split}/events.out.tfevents.*" for split in ("train", "eval")),
     "train/plugins/profile",
     *(f"eval/{name}" for name in tensorboard.PROJECTOR_FILES),
     *(f"{export_formats.folder(name)}/[0-9]*" for name in export_formats.FORMATS),
     file_names.FEATURE_CACHE,  # of earlier versions
+    file_names.EVALUATED,
     file_names.RUN,  # last, so that a killed `clear` can go on
 )
 # Removed where nothing is left in them.
@@ -119,11 +124,16 @@ def _identity(path: str) -> dict[str, Any]:
 def check(plan: run_plan.Plan, files: Mapping[str, str]) -> None:
     """Refuses to replace files that no run wrote, or to remove what the run reads.
 
-    `files` are those of `begin`; flags have the paths that the run reads.
+    `files` are those of `begin`, of a run that trains; flags have the paths that the
+    run reads.
     """
-    directory, overwrite = plan.output_dir, plan.overwrite
+    directory, overwrite = plan.output_dir, plan.overwrite and plan.trains
     if not tf.io.gfile.exists(os.path.join(directory, file_names.RUN)):
         foreign = [name for name in files if _differs(directory, name, files[name])]
+        if not _is_ours(directory):
+            for pattern in [*_REPLACED, *[_STATE][: plan.trains]]:
+                paths = remote_files.matching(directory, pattern)
+                foreign += map(os.path.basename, paths)
         if overwrite:
             checkpoints_there = checkpoints.all_checkpoints(directory)
             foreign += map(os.path.basename, checkpoints_there[:1])
@@ -140,6 +150,23 @@ def check(plan: run_plan.Plan, files: Mapping[str, str]) -> None:
                     f"--overwrite_output_dir removes {lost}, which --{flag}={value} "
                     "reads; choose another --output_dir"
                 )
+
+
+def _is_ours(directory: str) -> bool:
+    """Whether a command wrote in the directory before, also one of the original."""
+    marks = file_names.RUN, file_names.EVALUATED, file_names.GRID
+    paths = (os.path.join(directory, name) for name in marks)
+    return any(map(tf.io.gfile.exists, paths)) or bool(
+        checkpoints.all_checkpoints(directory)
+    )
+
+
+def mark(plan: run_plan.Plan) -> None:
+    """Leaves a mark of a command that does not train, which `check` finds later."""
+    directory = plan.output_dir
+    if (plan.evaluates or plan.predicts) and not _is_ours(directory):
+        path = os.path.join(directory, file_names.EVALUATED)
+        atomic_files.write_text(path, f"{plan.command}\n")
 
 
 def _differs(directory: str, name: str, text: str) -> bool:

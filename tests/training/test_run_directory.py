@@ -1,5 +1,6 @@
 """Tests of training/run_directory.py."""
 
+import dataclasses
 import json
 import types
 
@@ -164,10 +165,33 @@ def test_files_of_others_are_not_replaced(tmp_path):
     (tmp_path / "run.json").write_text("{}")
     check(tmp_path, files={"vocab.txt": "a\n"})
     (tmp_path / "run.json").unlink()
+    for name in ("report.html", "test_tags.tsv", "checkpoint"):
+        (tmp_path / name).touch()
+        with pytest.raises(errors.InputError, match=rf"another {name} and no run.json"):
+            check(tmp_path, overwrite=False)
+        (tmp_path / name).unlink()
+    (tmp_path / "eval_results.txt").touch()
     (tmp_path / "model.ckpt-5.index").touch()
     check(tmp_path, overwrite=False)
     with pytest.raises(errors.InputError, match=r"another model\.ckpt-5 "):
         check(tmp_path)
+
+
+def test_evaluation_replaces_results_of_commands_alone(tmp_path):
+    evaluation = dataclasses.replace(
+        steps.plan(tmp_path), trains=False, evaluates=True, command="run_x.py"
+    )
+    (tmp_path / "checkpoint").touch()  # which names weights of a release
+    (tmp_path / "label_map.json").touch()
+    run_directory.check(evaluation, {})
+    (tmp_path / "test_results.tsv").touch()
+    with pytest.raises(errors.InputError, match=r"another test_results.tsv and no run"):
+        run_directory.check(evaluation, {})
+    (tmp_path / "test_results.tsv").unlink()
+    run_directory.mark(evaluation)
+    (tmp_path / "test_results.tsv").touch()
+    run_directory.check(evaluation, {})
+    assert (tmp_path / ".evaluated").read_text() == "run_x.py\n"
 
 
 @pytest.mark.parametrize(
