@@ -10,13 +10,13 @@ import sys
 import pytest
 
 from serving.server import doors
-from tests import tiny
+from tests import forked, tiny
 from tests.serving.server import running
 
 # Holds Python's lock at first, as libraries do that are loaded, and then takes long.
-SLOW = """import ctypes, sys, time
+SLOW = """import ctypes, pathlib, time
 ctypes.PyDLL(None).usleep(500_000)
-print("slow", file=sys.stderr, flush=True)
+pathlib.Path(__file__).with_name("slow").touch()
 time.sleep(99)"""
 REFUSED = {"error": "the server is loading; try again later"}
 
@@ -106,17 +106,11 @@ def start(tmp_path):
     ("program", "signum", "code", "text"),
     [
         ("run_predictor", signal.SIGTERM, -signal.SIGTERM, ""),
-        pytest.param(
-            "run_search",
-            signal.SIGINT,
-            -signal.SIGINT,
-            "\ninterrupted\n",
-            marks=pytest.mark.slow,
-        ),
+        ("run_search", signal.SIGINT, -signal.SIGINT, "\ninterrupted\n"),
     ],
 )
 def test_server_answers_while_tensorflow_is_imported(
-    start, program, signum, code, text
+    start, tmp_path, program, signum, code, text
 ):
     with doors.listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
@@ -125,7 +119,7 @@ def test_server_answers_while_tensorflow_is_imported(
     server = running.Running(f"http://127.0.0.1:{port}", None, None)
     assert server.request("/health/live")[::2] == (200, {"status": "live"})
     assert server.predict("a") == (503, REFUSED)
-    assert started.stderr.readline() == "slow\n"
+    forked.until((tmp_path / "slow").exists)
     started.send_signal(signum)
     assert started.wait(running.WAIT_SECONDS) == code
     assert started.stderr.read() == text
