@@ -4,9 +4,9 @@ The packages name flags, which bert_reborn.py has as arguments of its functions.
 """
 
 import contextlib
+import dataclasses
 import functools
 import re
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -89,8 +89,11 @@ class Stream:
 
 def show(noticed: Iterable[findings.Finding]) -> None:
     """Prints findings as `findings.show`, with arguments for flags."""
-    with contextlib.redirect_stdout(Stream(sys.stdout, {}, _ARGUMENTS)):
-        findings.show(noticed)
+    for each in noticed:
+        texts = dataclasses.asdict(each).items()
+        findings.show(
+            [findings.Finding(**{k: spelled(v, _ARGUMENTS) for k, v in texts})]
+        )
 
 
 def in_errors(function: _Function) -> _Function:
