@@ -1,7 +1,7 @@
-"""BERT, its relatives and their heads as an ONNX graph, without dropout.
+"""A network and its head as an ONNX graph, without dropout.
 
-Embeddings, attention and gelu are the fused operations of the domain com.microsoft,
-which ONNX Runtime and OpenVINO have. Batch and length are free.
+The record of the network has what writes the network: see
+`modeling.networks.bert_onnx`. Batch and length are free.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from contract import features as feature_names
-from modeling import kernels, models, text_encoder
+from modeling import models, text_encoder
 from modeling.checkpoints import names
 
 _OPSETS = {"": 18, "com.microsoft": 1}
@@ -29,33 +29,32 @@ def build(model: Any, problem_type: str | None) -> ModelProto:
             `onnx_runtime.check`.
         problem_type: of a classifier whose `probabilities` are an output as well.
     """
-    graph, count = _Graph(model), model.num_classes
+    graph, count = Graph(model), model.num_classes
+    network = model.config.spec.onnx(graph, model)
     if isinstance(model, models.BertClassifier):
-        pooled = graph.pooler(graph.encoder(only_first=True))
-        logits = graph.logits(pooled, model.classifier)
+        logits = graph.logits(network.pooled(), model.classifier)
         outputs = {"logits": logits}
         if problem_type is not None:
             share = _SHARES.get(problem_type, "Identity")
             outputs["probabilities"] = graph.node(share, logits)
         return graph.finish(outputs, ["B", count])
     if isinstance(model, text_encoder.TextEncoder):
-        return graph.finish({"vectors": graph.vectors()}, ["B", model.width])
+        return graph.finish({"vectors": graph.vectors(network)}, ["B", model.width])
     if isinstance(model, models.BertTagger):
-        outputs = {"logits": graph.logits(graph.encoder(), model.tagger)}
+        outputs = {"logits": graph.logits(network.encoder(), model.tagger)}
         return graph.finish(outputs, ["B", "S", count])
-    logits = graph.logits(graph.encoder(), model.span)  # [B, S, 2]
+    logits = graph.logits(network.encoder(), model.span)  # [B, S, 2]
     axis = graph.constant("last", [-1])
     sides = graph.node("Split", logits, count=2, axis=-1, num_outputs=2)
     starts, ends = (graph.node("Squeeze", side, axis) for side in sides)
     return graph.finish({"start_logits": starts, "end_logits": ends}, ["B", "S"])
 
 
-class _Graph:
+class Graph:
     """Nodes and tensors; methods return the names of tensors."""
 
     def __init__(self, model):
         self.model = model
-        self.config = model.config
         self._names = {
             id(variable): name.google for name, variable in names.named_variables(model)
         }
@@ -90,93 +89,10 @@ class _Graph:
         """An operation of com.microsoft."""
         return self.node(kind, *inputs, domain="com.microsoft", **attributes)
 
-    def encoder(self, only_first=False):
-        """The last layer [B, S, D]; `only_first`, [B, 1, D] at the first token."""
-        hidden = self.embed(self.model.network.embeddings)
-        passes = self.model.network.blocks
-        *blocks, last = (getattr(each, "block", each) for each in passes)
-        for block in blocks:
-            hidden = self.block(block, hidden, self.attention(block.attention, hidden))
-        if not only_first:
-            return self.block(last, hidden, self.attention(last.attention, hidden))
-        ends = (self.constant(name, [at]) for name, at in (("0", 0), ("1", 1)))
-        first = self.node("Slice", hidden, *ends, "1")
-        mixed = self.attention_of(last.attention, hidden, first)
-        return self.block(last, first, mixed)
-
-    def embed(self, layer):
-        """The input of the first block, [B, S, D]."""
-        first, ids, segments = self.config.first_position, feature_names.SEGMENT_IDS, ""
-        positions = np.asarray(layer.position_embeddings)[first:]
-        if self.config.type_vocab_size:
-            segments = self.weight(layer.token_type_embeddings)
-        else:  # segments are not read, so each token has the same vector of them
-            ids, positions = "", positions + layer.look_up_segments([[0]])[0]
-        hidden, _ = self.fused(
-            "EmbedLayerNormalization",
-            feature_names.INPUT_IDS,
-            ids,
-            self.weight(layer.word_embeddings),
-            self.constant("positions", np.float32(positions)),
-            segments,
-            self.weight(layer.norm.gamma),
-            self.weight(layer.norm.beta),
-            count=2,
-            epsilon=layer.norm.epsilon,
-        )
-        if not (projection := getattr(layer, "projection", None)):
-            return hidden
-        hidden = self.node("MatMul", hidden, self.weight(projection.kernel))
-        return self.node("Add", hidden, self.weight(projection.bias))
-
-    def attention(self, layer, hidden):
-        """Attention of all tokens to all: [B, S, D] -> [B, S, D]."""
-        parts = layer.query, layer.key, layer.value
-        return self.fused(
-            "Attention",
-            hidden,
-            self.joined(parts, "kernel"),
-            self.joined(parts, "bias"),
-            feature_names.INPUT_MASK,
-            **self._attention_settings(),
-        )
-
-    def attention_of(self, layer, hidden, queries):
-        """Attention of some tokens to all: [B, S, D], [B, P, D] -> [B, P, D]."""
-        parts = layer.query, layer.key, layer.value
-        query = self.node("MatMul", queries, self.weight(layer.query.kernel))
-        both = self.node("MatMul", hidden, self.joined(parts[1:], "kernel"))
-        return self.fused(
-            "MultiHeadAttention",
-            query,
-            *self.node("Split", both, count=2, axis=-1, num_outputs=2),
-            self.joined(parts, "bias"),
-            feature_names.INPUT_MASK,
-            **self._attention_settings(),
-        )
-
-    def _attention_settings(self):
-        return {
-            "num_heads": self.config.num_attention_heads,
-            "mask_filter_value": kernels.MASK_BIAS,
-        }
-
-    def block(self, block, queries, mixed):
-        """The part of an EncoderBlock after its attention."""
-        dense = block.attention.output_projection
-        hidden = self.norm_of_sum(block.attention_norm, queries, mixed, dense)
-        inner = self.node("MatMul", hidden, self.weight(block.ffn_in.kernel))
-        bias = self.weight(block.ffn_in.bias)
-        inner = self.activate(self.config.hidden_act, inner, bias)
-        return self.norm_of_sum(block.ffn_norm, hidden, inner, block.ffn_out)
-
-    def norm_of_sum(self, norm, residual, x, dense):
-        """norm(residual + dense(x))."""
-        x = self.node("MatMul", x, self.weight(dense.kernel))
-        x = self.node("Add", x, self.weight(dense.bias))
-        weights = self.weight(norm.gamma), self.weight(norm.beta)
-        x = self.node("Add", x, residual)
-        return self.node("LayerNormalization", x, *weights, epsilon=norm.epsilon)
+    def dense(self, layer, x):
+        """Of a layer: x @ kernel, and + bias where it has one."""
+        x = self.node("MatMul", x, self.weight(layer.kernel))
+        return x if layer.bias is None else self.node("Add", x, self.weight(layer.bias))
 
     def activate(self, name, x, bias):
         """An activation, as bert.activate names it, of x + bias."""
@@ -194,22 +110,10 @@ class _Graph:
             return self.node("Mul", x, self.node("Sigmoid", scaled))
         return self.node(_ACTIVATIONS[name], x)
 
-    def pooler(self, first):
-        """[B, 1, D] -> [B, D], also by the dense layer of a classifier."""
-        rows = self.node("Squeeze", first, "1")
-        if not self.model.uses_pooler:
-            head = self.model.classifier
-            kernel = self.constant("dense", np.asarray(head.dense.kernel).T)
-            rows = self.node("MatMul", rows, kernel)
-            return self.activate(head.settings[0], rows, self.weight(head.dense.bias))
-        layer = self.model.network.pooler
-        weights = self.weight(layer.kernel), self.weight(layer.bias)
-        return self.node("Tanh", self.node("Gemm", rows, *weights))
-
-    def vectors(self):
+    def vectors(self, network):
         """[B, W]: the vectors of texts, as text_encoder.TextEncoder computes them."""
         spec = self.model.text_vectors
-        values = self.pooled(self.encoder(spec.pooling == "cls"), spec.pooling)
+        values = self.pooled(network.encoder(spec.pooling == "cls"), spec.pooling)
         for layer, projection in zip(
             self.model.projections, spec.projections, strict=True
         ):

@@ -25,7 +25,7 @@ MODEL = "model.onnx"
 def check(config: Any, reading: Any, sequences: str) -> None:
     """Raises InputError for models whose graph is not written here."""
     problem = ""
-    if not config.spec.writes_onnx or config.is_left_to_right:
+    if not config.spec.onnx or config.is_left_to_right:
         problem = f"{config.kind} is not written as ONNX"
     elif not reading.is_plain:
         problem = "ONNX has no --layer_mix and no --head"

@@ -12,7 +12,7 @@ from modeling import bert, kernels_tf
 from modeling.checkpoints import names
 from modeling.configs import config as config_lib
 from modeling.features import attention_maps
-from modeling.networks import bert_names
+from modeling.networks import bert_names, bert_onnx
 from modeling.networks import spec as spec_lib
 
 # Sizes of the config that a file of BERT or of a relative shows, beside the depth.
@@ -58,7 +58,7 @@ OF_BLOCKS: dict[str, Any] = {
     "joined_projections": _joined_projections,
     "packs_rows": True,
     "text_vectors": "untrained",
-    "writes_onnx": True,
+    "onnx": bert_onnx.Writer,
     "weighs_words": True,
 }
 

@@ -109,7 +109,8 @@ class NetworkSpec:
         packs_rows: whether sequences may share rows; see packed_rows.
         text_vectors: how it gives vectors of texts: "untrained", "trained" for them
             alone, or "" where it does not.
-        writes_onnx: whether serving/onnx_graph.py writes its graph.
+        onnx: a class such as bert_onnx.Writer, which writes the network as operations
+            of ONNX; None where it is not written.
         weighs_words: whether words may be weighed by gradients, for --explain.
         reads_characters: whether it reads characters, without a table of tokens.
         is_recurrent: whether it is made of LSTMs.
@@ -157,7 +158,7 @@ class NetworkSpec:
     joined_projections: Callable[..., Any] | None = None
     packs_rows: bool = False
     text_vectors: str = ""
-    writes_onnx: bool = False
+    onnx: Callable[..., Any] | None = None
     weighs_words: bool = False
     reads_characters: bool = False
     is_recurrent: bool = False
