@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from contract import features as names
+from contract import features as feature_names
 from modeling import losses
 from modeling.features import vectors
 
@@ -72,7 +72,7 @@ def in_batch_negatives(
 
     def scores(features, values, everyone):
         """The right places [B], and scores [B, M] of candidates for each direction."""
-        ids, others = features[names.TEXT_IDS], everyone()
+        ids, others = features[feature_names.TEXT_IDS], everyone()
         own, all_ids = scope.own(ids), scope.gather(ids)
         forward = _scores(values[:, 0], _columns_first(others[:, 1:]))
         tables = [_mask(forward, ids[:, :2], _columns_first(all_ids[:, 1:]), own)]
@@ -105,7 +105,7 @@ def labelled_texts(scale: float, *, scope: Scope = WHOLE) -> losses.Objective:
     """
 
     def others(features):
-        labels = features[names.LABEL_IDS]
+        labels = features[feature_names.LABEL_IDS]
         every, own = scope.gather(labels), scope.own(labels)
         is_other = ops.arange(ops.shape(every)[0])[None] != own[:, None]  # [B, M]
         is_positive = ops.logical_and(is_other, labels[:, None] == every[None])
@@ -137,7 +137,7 @@ def cosent(scale: float, *, scope: Scope = WHOLE) -> losses.Objective:
 
     def loss(features, values, _):
         cosines = scale * scope.gather(ops.sum(values[:, 0] * values[:, 1], axis=-1))
-        gold = scope.gather(features[names.LABEL_IDS])
+        gold = scope.gather(features[feature_names.LABEL_IDS])
         differences = cosines[None] - cosines[:, None]  # of j and i, [i, j]
         is_ordered = gold[:, None] > gold[None]
         terms = ops.reshape(ops.where(is_ordered, differences, losses.EXCLUDED), (-1,))
@@ -157,7 +157,7 @@ def cosine_regression(
 
     def loss(features, values, _):
         cosines = ops.sum(values[:, 0] * values[:, 1], axis=-1)
-        gold = features[names.LABEL_IDS] / largest_score
+        gold = features[feature_names.LABEL_IDS] / largest_score
         return ops.sum(ops.square(cosines - gold))
 
     return _objective("cosine_loss", loss, scope)
@@ -186,10 +186,10 @@ def distillation(*, scope: Scope = WHOLE) -> losses.Objective:
     """
 
     def count(features):
-        return losses.size(features[names.TEXT_IDS])
+        return losses.size(features[feature_names.TEXT_IDS])
 
     def loss(features, values, everyone):
-        teacher = vectors.normalize(features[names.TEACHER_VECTORS])
+        teacher = vectors.normalize(features[feature_names.TEACHER_VECTORS])
         if teacher.shape[-1] == values.shape[-1]:
             return ops.sum(ops.square(values - teacher))
         ours = _scores(*map(_flat, (values, everyone())))
@@ -200,7 +200,7 @@ def distillation(*, scope: Scope = WHOLE) -> losses.Objective:
 
 
 def _count_rows(features):
-    return ops.cast(ops.shape(features[names.TEXT_IDS])[0], "float32")
+    return ops.cast(ops.shape(features[feature_names.TEXT_IDS])[0], "float32")
 
 
 def _objective(name, loss, scope, count=_count_rows):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from contract import features as names
+from contract import features as feature_names
 
 EXCLUDED = -1e9  # the logit of what a softmax is to leave out
 MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
@@ -117,7 +117,7 @@ def classifier_losses(problem_type, logits, label_ids, smoothing=0.0):
     error [B] for regression ([B] float), and binary cross-entropy [B, C] for
     multi_label ([B, C] float of 0 and 1). `smoothing` is that of the first.
     """
-    if problem_type in names.ONE_OF_SEVERAL:
+    if problem_type in feature_names.ONE_OF_SEVERAL:
         return cross_entropy(logits, label_ids, smoothing)
     logits = ops.cast(logits, "float32")
     if problem_type == "regression":
@@ -128,7 +128,7 @@ def classifier_losses(problem_type, logits, label_ids, smoothing=0.0):
 
 def probabilities(problem_type, logits):
     """Softmax or, for multi_label, sigmoid of [B, C]; the number of a regression."""
-    if problem_type in names.ONE_OF_SEVERAL:
+    if problem_type in feature_names.ONE_OF_SEVERAL:
         return ops.softmax(logits)
     return ops.sigmoid(logits) if problem_type == "multi_label" else logits
 
@@ -214,7 +214,7 @@ def distillation(problem_type, temperature, weight, class_weights=None):
     """
 
     def soft_total(features, outputs):
-        teacher_logits = features[names.TEACHER_LOGITS]
+        teacher_logits = features[feature_names.TEACHER_LOGITS]
         losses = soft_losses(
             problem_type, outputs["logits"], teacher_logits, temperature
         )
@@ -224,7 +224,7 @@ def distillation(problem_type, temperature, weight, class_weights=None):
         losses = weighted_losses(
             problem_type, outputs["logits"], features["label_ids"], class_weights
         )
-        has_label = features[names.IS_LABELLED]  # [B]
+        has_label = features[feature_names.IS_LABELLED]  # [B]
         return ops.sum(
             losses * (has_label if len(losses.shape) == 1 else has_label[:, None])
         )
@@ -235,7 +235,7 @@ def distillation(problem_type, temperature, weight, class_weights=None):
 
     def metrics(features, outputs):
         count = _count_labels(features)
-        share = ops.mean(features[names.IS_LABELLED])
+        share = ops.mean(features[feature_names.IS_LABELLED])
         return {
             "soft_loss": (soft_total(features, outputs), count),
             "label_loss": (label_total(features, outputs), share * count),

@@ -11,7 +11,7 @@ mixed_float16. Variables and outputs are float32.
 import keras
 
 from contract import errors
-from contract import features as names
+from contract import features as feature_names
 from modeling import (
     heads,
     kernels,
@@ -80,9 +80,11 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
         self.build()
 
     def __call__(self, features, *args, **kwargs):
-        held = features if isinstance(features, dict) else names.ENCODER_INPUTS
-        missing = [name for name in names.ENCODER_INPUTS if name not in held]
-        if names.INPUT_MASK in missing or (missing and names.INPUT_IDS in held):
+        held = features if isinstance(features, dict) else feature_names.ENCODER_INPUTS
+        missing = [name for name in feature_names.ENCODER_INPUTS if name not in held]
+        if feature_names.INPUT_MASK in missing or (
+            missing and feature_names.INPUT_IDS in held
+        ):
             raise errors.InputError(  # before Keras, which would rewrite it
                 f"features have no {' and no '.join(missing)}, but {', '.join(held)}; "
                 "name them input_ids, input_mask (attention_mask elsewhere) and "
@@ -117,9 +119,9 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
 
     def encode(self, features, seed, positions=None, table=None):
         """The network's outputs on the three input features."""
-        if names.PACKED_SOURCES in features:
+        if feature_names.PACKED_SOURCES in features:
             return packed_rows.encode(self.network, features, seed, positions, table)
-        inputs = [features[name] for name in names.ENCODER_INPUTS]
+        inputs = [features[name] for name in feature_names.ENCODER_INPUTS]
         return self.network(*inputs, positions, seed=seed, table=table)
 
     def pooled_position(self, features):

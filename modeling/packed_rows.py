@@ -10,21 +10,23 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from contract import features as names
+from contract import features as feature_names
 
 
 def encode(network, features, seed, positions=None, table=None):
     """sequence_output and pooled_output of a bert.Network; as there, arguments too."""
-    rows = PackedRows(features[names.PACKED_SOURCES], features[names.PACKED_STARTS])
+    rows = PackedRows(
+        features[feature_names.PACKED_SOURCES], features[feature_names.PACKED_STARTS]
+    )
     inputs = (
-        rows.pack(features[names.INPUT_IDS]),
-        rows.pack(features[names.SEGMENT_IDS]),
+        rows.pack(features[feature_names.INPUT_IDS]),
+        rows.pack(features[feature_names.SEGMENT_IDS]),
     )
     places = rows.position_ids()
     first = network.embeddings(*inputs, places, seed=seed, table=table)
     hidden = [first, *network.walk(first, rows.attention_mask(), places, seed)][-1]
     # The last block may compute a few positions, which are those of [B, S].
-    mask = features[names.INPUT_MASK]
+    mask = features[feature_names.INPUT_MASK]
     return network.end(rows.unpack(hidden), mask, positions, seed)
 
 

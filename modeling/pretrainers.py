@@ -3,7 +3,7 @@
 import keras
 
 from contract import errors
-from contract import features as names
+from contract import features as feature_names
 from modeling import bert, models, text_encoder, token_heads
 from modeling.configs import keras_configs
 from modeling.networks.encoder_decoder import decoding
@@ -30,7 +30,9 @@ class BertPretrainer(models.BertModel):
 
     def features_spec(self):
         """As BertModel's, and masked_lm_positions [B, P]."""
-        positions = keras_configs.specs({names.MASKED_LM_POSITIONS: (None, None)})
+        positions = keras_configs.specs(
+            {feature_names.MASKED_LM_POSITIONS: (None, None)}
+        )
         return super().features_spec() | positions
 
     def call(self, features, training=False, seed=None):

@@ -8,7 +8,7 @@ import math
 
 from keras import ops
 
-from contract import features as names
+from contract import features as feature_names
 from modeling import dropout_sites, losses, pretrainers
 
 
@@ -35,9 +35,13 @@ class ReplacedTokenDetector(pretrainers.Discriminator):
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
         outputs = self.generator(features, seed=dropout_sites.seed_of_pass(seed, 1))
-        tokens = draw(outputs["masked_lm_logits"], features[names.GENERATOR_DRAWS])
+        tokens = draw(
+            outputs["masked_lm_logits"], features[feature_names.GENERATOR_DRAWS]
+        )
         input_ids, is_replaced = replace(features, tokens)
-        outputs |= super().call({**features, names.INPUT_IDS: input_ids}, seed=seed)
+        outputs |= super().call(
+            {**features, feature_names.INPUT_IDS: input_ids}, seed=seed
+        )
         return {**outputs, "is_replaced": is_replaced}
 
 
@@ -69,14 +73,17 @@ def replace(features, tokens):
     Returns:
         input_ids int32 [B, S], and float32 [B, S] of 1 where they are not the text's.
     """
-    ids, positions = features[names.INPUT_IDS], features[names.MASKED_LM_POSITIONS]
+    ids, positions = (
+        features[feature_names.INPUT_IDS],
+        features[feature_names.MASKED_LM_POSITIONS],
+    )
     places = positions[..., None] == ops.arange(ops.shape(ids)[1])  # [B, P, S]
-    places &= features[names.MASKED_LM_WEIGHTS][..., None] > 0.0
+    places &= features[feature_names.MASKED_LM_WEIGHTS][..., None] > 0.0
 
     def place(values):
         return ops.max(ops.where(places, values[..., None], 0), axis=1)
 
-    is_other = ops.cast(tokens != features[names.MASKED_LM_IDS], "float32")
+    is_other = ops.cast(tokens != features[feature_names.MASKED_LM_IDS], "float32")
     return ops.where(ops.any(places, axis=1), place(tokens), ids), place(is_other)
 
 
@@ -88,7 +95,7 @@ def objective(weight):
     """
 
     def mask(features):
-        return ops.cast(features[names.INPUT_MASK], "float32")
+        return ops.cast(features[feature_names.INPUT_MASK], "float32")
 
     def total(features, outputs):
         logits, labels = outputs["replaced_logits"], outputs["is_replaced"]

@@ -149,11 +149,11 @@ class ClassifierTask(fine_tuning.FineTuningTask):
             scores = self._compute(label_ids, decisions)
             scores["loss"] = each.mean()
             if self._soft and split == "dev":
-                theirs, heat = (
+                theirs, temperature = (
                     self._soft.logits(split),
                     self.settings.distill_temperature,
                 )
-                soft = losses.soft_losses(problem_type, logits, theirs, heat)
+                soft = losses.soft_losses(problem_type, logits, theirs, temperature)
                 scores |= {"label_loss": each.mean(), "soft_loss": np.mean(soft)}
             scores["batch_loss"] = metrics.mean_loss(each, batch_size)
         return outcomes.Scored(

@@ -9,7 +9,7 @@ import dataclasses
 import keras
 
 from contract import errors
-from contract import features as names
+from contract import features as feature_names
 from modeling import kernels_tf
 from modeling.features import head_config, text_vectors
 
@@ -174,7 +174,7 @@ class NetworkLayer(Configured, keras.layers.Layer):
             spec = self.config.spec
             if spec.reads_characters or spec.has_decoder:
                 raise NotImplementedError
-            shapes = (input_shape,) * len(names.ENCODER_INPUTS)
+            shapes = (input_shape,) * len(feature_names.ENCODER_INPUTS)
         features = [keras.KerasTensor(shape, "int32") for shape in shapes]
         outputs = self.compute_output_spec(*features)
         return keras.tree.map_structure(lambda x: x.shape, outputs)

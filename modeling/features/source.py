@@ -7,7 +7,7 @@ features (BERT section 5.3), for any network.
 import keras
 from keras import ops
 
-from contract import features as names
+from contract import features as feature_names
 from modeling import dropout_sites, heads, kernels, sequences
 from modeling.configs import keras_configs
 from modeling.features import head_config, layer_choices
@@ -155,9 +155,11 @@ class FeatureSource:
         if not self.bilstm:
             return mixed
         if self.adds_segments:
-            segments = ops.cast(features[names.SEGMENT_IDS], "float32")[..., None]
+            segments = ops.cast(features[feature_names.SEGMENT_IDS], "float32")[
+                ..., None
+            ]
             mixed = ops.concatenate([mixed, segments], axis=-1)
-        return self.bilstm(mixed, features[names.INPUT_MASK], seed)
+        return self.bilstm(mixed, features[feature_names.INPUT_MASK], seed)
 
     def text_vectors(self, features, seed=None, outputs=None):
         """One vector a sequence, [B, W]."""
@@ -167,8 +169,8 @@ class FeatureSource:
         return largest_of_segments(vectors, features, self.reading.joins_pairs)
 
     def _states(self, features, seed, outputs=None):
-        if names.LAYER_STATES in features:
-            return features[names.LAYER_STATES]
+        if feature_names.LAYER_STATES in features:
+            return features[feature_names.LAYER_STATES]
         if seed is None or not self.reading.freeze_encoder:
             return self._compute(features, seed, outputs)
         return ops.stop_gradient(self._compute(features, None))
@@ -184,7 +186,9 @@ class FeatureSource:
         if not self.reads_texts:
             return states
         place = model.network.text_place
-        return kernels.pool_tokens(states, features[names.INPUT_MASK], place)[:, None]
+        return kernels.pool_tokens(states, features[feature_names.INPUT_MASK], place)[
+            :, None
+        ]
 
 
 def largest_of_segments(vectors, features, joins_pairs):
@@ -193,7 +197,10 @@ def largest_of_segments(vectors, features, joins_pairs):
     With `joins_pairs` those of both segments: [u; v; |u - v|; u * v], [B, 4 W]. Of a
     segment without tokens they are -1, which an LSTM's outputs do not reach.
     """
-    mask, segments = features[names.INPUT_MASK], features[names.SEGMENT_IDS]
+    mask, segments = (
+        features[feature_names.INPUT_MASK],
+        features[feature_names.SEGMENT_IDS],
+    )
 
     def largest(is_inside):
         return ops.max(ops.where(is_inside[..., None], vectors, -1.0), axis=1)

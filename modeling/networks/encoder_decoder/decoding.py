@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from contract import features as names
+from contract import features as feature_names
 from modeling import bert, kernels, models, token_heads
 from modeling.configs import keras_configs
 
@@ -41,7 +41,7 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
     def source_spec(self):
         """Inputs that are read before the first token is written; see `empty_cache`."""
         spec = tf.TensorSpec([None, None], tf.int32)
-        return (dict.fromkeys(names.ENCODER_INPUTS, spec),)
+        return (dict.fromkeys(feature_names.ENCODER_INPUTS, spec),)
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -56,28 +56,34 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
 
     def features_spec(self):
         """As BertModel's, and those of a target [B, T]."""
-        target = dict.fromkeys(names.DECODER_INPUTS, (None, None))
+        target = dict.fromkeys(feature_names.DECODER_INPUTS, (None, None))
         return super().features_spec() | keras_configs.specs(target)
 
     def encode(self, features, seed, positions=None, table=None):
         """The network's outputs on the five input features."""
-        inputs = *names.ENCODER_INPUTS, names.DECODER_INPUT_IDS, names.DECODER_MASK
+        inputs = (
+            *feature_names.ENCODER_INPUTS,
+            feature_names.DECODER_INPUT_IDS,
+            feature_names.DECODER_MASK,
+        )
         return self.network(*(features[name] for name in inputs), seed=seed)
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
         hidden = self.encode(features, seed)["sequence_output"]
-        labels, table = features[names.LABELS], self.writer.embeddings.table()
+        labels, table = features[feature_names.LABELS], self.writer.embeddings.table()
         return token_heads.predict_tokens(
             self.masked_lm, hidden, table, labels, seed is not None
         )
 
     def empty_cache(self, batch_size, capacity, source):
         """A DecodeCache of B sources, features of the encoder, without a target."""
-        read = self.network.encoder(*(source[name] for name in names.ENCODER_INPUTS))
+        read = self.network.encoder(
+            *(source[name] for name in feature_names.ENCODER_INPUTS)
+        )
         written = super().empty_cache(batch_size, capacity)
         pairs = self.writer.read(read["sequence_output"])
-        return DecodeCache(written, pairs, source[names.INPUT_MASK])
+        return DecodeCache(written, pairs, source[feature_names.INPUT_MASK])
 
     def extend(
         self, input_ids, position_ids, start, is_visible, cache, last_only=False

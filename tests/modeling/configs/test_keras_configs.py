@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from contract import errors
-from contract import features as names
+from contract import features as feature_names
 from modeling import bert, heads, models, pretrainers
 from modeling.configs import keras_configs
 from modeling.networks.elmo import characters
@@ -21,7 +21,7 @@ from tests.modeling import random_weights
 def three_inputs():
     return {
         name: keras.Input((None,), dtype="int32", name=name)
-        for name in names.ENCODER_INPUTS
+        for name in feature_names.ENCODER_INPUTS
     }
 
 
@@ -137,7 +137,7 @@ def test_methods_of_keras_work_on_every_model(tiny_config, network, head, tmp_pa
 def test_encoder_alone_drops_where_a_functional_model_trains(
     tiny_config, tiny_features
 ):
-    features = {name: tiny_features[name] for name in names.ENCODER_INPUTS}
+    features = {name: tiny_features[name] for name in feature_names.ENCODER_INPUTS}
     keras.utils.set_random_seed(5)
     for rate in (0.0, 0.9):
         changes = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": rate}

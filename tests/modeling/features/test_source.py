@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import features as names
+from contract import features as feature_names
 from modeling import pretrainers
 from modeling.checkpoints import google
 from modeling.features import head_config, layer_choices, source
@@ -146,8 +146,8 @@ def test_bilstm_is_a_stack_of_keras_layers():
 
 def test_heads_of_bilstm_read_the_largest_values_of_segments():
     features = {
-        names.INPUT_MASK: np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]),
-        names.SEGMENT_IDS: np.array([[0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]),
+        feature_names.INPUT_MASK: np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]),
+        feature_names.SEGMENT_IDS: np.array([[0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]),
     }
     vectors = np.array(
         [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import features as names
+from contract import features as feature_names
 from modeling import pretrainers
 from modeling.generation import beam_search, decoding, sampling
 from tests import daily
@@ -21,7 +21,7 @@ GREEDY = sampling.Sampling(temperature=0)
 
 @pytest.fixture(scope="module")
 def source(seq2seq_features):
-    return {name: seq2seq_features[name] for name in names.ENCODER_INPUTS}
+    return {name: seq2seq_features[name] for name in feature_names.ENCODER_INPUTS}
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def log_probabilities(seq2seq_model, source):
     @tf.function(autograph=False)
     def logits(row, ids):
         features = {name: value[row][tf.newaxis] for name, value in source.items()}
-        features[names.DECODER_INPUT_IDS] = ids
-        features[names.DECODER_MASK] = tf.ones_like(ids)
+        features[feature_names.DECODER_INPUT_IDS] = ids
+        features[feature_names.DECODER_MASK] = tf.ones_like(ids)
         return seq2seq_model.logits(features)[0]
 
     def follow(row, text):
@@ -122,7 +122,7 @@ def write_with(model, settings):
     ids = tf.ragged.constant(RECORD["sources"], tf.int32)
     mask = tf.ones_like(ids).to_tensor()
     values = ids.to_tensor(), mask, tf.zeros_like(mask)
-    source = dict(zip(names.ENCODER_INPUTS, values, strict=True))
+    source = dict(zip(feature_names.ENCODER_INPUTS, values, strict=True))
 
     @tf.function(autograph=False)
     def run(source):
