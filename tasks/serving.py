@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contract import errors, tf_serving
 from serving import export, formats, predictor
 from serving.protocol import servables, version_polling
-from serving.server import app, doors, process, service, tasks
+from serving.server import app, doors, process, service, tasks, tei
 from tasks.settings.server import KEY_VARIABLE, METRICS_VARIABLE, Server
 from terminal import progress
 
@@ -37,7 +37,11 @@ def serve_export(
         poller = version_polling.Poller(version_dir, newest, replace, seen=newest())
         poller.start()
 
-    serve(settings, load, tasks.of_models, door)
+    serve(settings, load, _answers, door)
+
+
+def _answers(server):
+    return {**tasks.of_models(server), **tei.of_models(server)}
 
 
 def serve_index(

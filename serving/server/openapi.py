@@ -9,11 +9,13 @@ Schema = Mapping[str, Any]
 JSON = "application/json"
 TEXT = {"type": "string", "minLength": 1, "description": "a text with words"}
 _NUMBER, _INTEGER = {"type": "number"}, {"type": "integer"}
+_SWITCH = {"type": "boolean"}
 _COUNT = {**_INTEGER, "minimum": 1}
 _TYPES = {  # of fields by name; others are strings
     **dict.fromkeys(("cosine", "score", "relevance_score"), _NUMBER),
     **dict.fromkeys(("index", "start", "end"), _INTEGER),
     **dict.fromkeys(("line", "top_n", "top_k", "dimensions"), _COUNT),
+    **dict.fromkeys(("normalize", "return_text", "truncate", "raw_scores"), _SWITCH),
     "probabilities": {"type": "object", "additionalProperties": _NUMBER},
     "encoding_format": {"enum": ["float", "base64"]},
 }

@@ -11,7 +11,7 @@ import sys
 import psutil
 import pytest
 
-from serving.server import app, limits, service, tasks
+from serving.server import app, limits, service, tasks, tei
 from tests.serving.server import running, test_tasks
 
 MB = 2**20
@@ -37,7 +37,7 @@ def application():
     one = service.Service(bounds)
     names = {name for name in vars(tasks) if name.startswith("of_")}
     assert names == {"of_models", "of_index"}, "a new kind of answers: attack it, too"
-    answers = {**tasks.of_models(one), **test_tasks.of_index(one)}
+    answers = {**tasks.of_models(one), **tei.of_models(one), **test_tasks.of_index(one)}
     return app.App(one, answers, app.Access())
 
 
@@ -64,6 +64,8 @@ BODIES = [
         {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1},
         {"query": ["a", "b"], "top_k": 3},
         {"text_a": ["a", "b"], "text_b": ["c", "d"], "model": "echo"},
+        {"inputs": [["a", "b"], ["c"]], "truncate": True, "normalize": False},
+        {"query": "a", "texts": ["b"], "return_text": True, "raw_scores": False},
     )
 ]
 # Of TensorFlow Serving's API; the others are those of the app itself.
@@ -174,7 +176,7 @@ def test_mutated_requests_are_answered_or_let_go(server, count):
     chooser = random.Random(1)
     paths = (*MODEL_PATHS, *application().paths)
     assert {tasks.EMBEDDINGS, tasks.RERANK, tasks.SEARCH, "/metrics", "/"} <= {*paths}
-    assert {tasks.CLASSIFY, "/openapi.json"} <= {*paths}
+    assert {tasks.CLASSIFY, tei.EMBED, tei.PREDICT, "/openapi.json"} <= {*paths}
     requests = [request(chooser, paths) for _ in range(count)]
     before = process.memory_info().rss
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from serving.server import app, tasks
+from serving.server import app, tasks, tei
 from tests.serving.server import running, test_attacks, test_tasks
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -16,6 +16,9 @@ BODIES = {
     tasks.EMBEDDINGS: {"input": ["a"], "dimensions": 2},
     tasks.RERANK: {"query": "a", "documents": ["b", {"text": "a"}], "top_n": 2},
     tasks.SEARCH: {"query": ["a", "b"], "top_k": 3},
+    tei.EMBED: {"inputs": ["a"], "normalize": False},
+    tei.RERANK: {"query": "a", "texts": ["b"], "return_text": True},
+    tei.PREDICT: {"inputs": [["a", "b"]], "truncate": True},
     running.PREDICT: {"instances": ["a"], "signature_name": "embed"},
 }
 
@@ -27,7 +30,8 @@ def find(queries, count, is_wanted):
 
 
 def answers(server):
-    return {**tasks.of_models(server), **tasks.of_index(server, find)}
+    models = {**tasks.of_models(server), **tei.of_models(server)}
+    return {**models, **tasks.of_index(server, find)}
 
 
 @pytest.fixture(scope="module")
