@@ -23,15 +23,18 @@ def affine(rows, kernel, bias, *, training):
     return product if bias is None else ops.add(product, bias)
 
 
-def attend(query, key, value, bias, *, scale, rate, seed, site):
+def attend(query, key, value, bias, *, scale, rate, seed, site, learned=None):
     """dropout(softmax(scale * query key^T + bias)) value; softmax in float32.
 
-    query [B, N, S, K], key and value [B, N, T, K] of one dtype, bias float32 [B, 1, 1
-    or S, T] -> [B, N, S, K].
+    query [B, N, S, K], key and value [B, N, T, K] of one dtype, bias float32 [B, 1 or
+    N, 1 or S, T] -> [B, N, S, K]. In training the bias gets no gradient, but `learned`
+    gets it: a term that the bias contains, [1 or B, N, S, T]. It is never added here.
     """
     if seed is not None:
         mask = kernels_tf.keep_mask(rate, seed, site)
-        return kernels_tf.attend(query, key, value, bias, mask, scale=scale)
+        return kernels_tf.attend(
+            query, key, value, bias, mask, scale=scale, learned=learned
+        )
     # Scaling the query instead of the scores: the same sum, S / K times cheaper.
     scores = ops.einsum("bnsk,bntk->bnst", query * scale, key)
     weights = ops.softmax(ops.cast(scores, "float32") + bias)

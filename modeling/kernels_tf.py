@@ -259,11 +259,11 @@ def _untile_flat(tiles, like):
     return tf.reshape(tf.reshape(tiles, [-1])[: tf.size(like)], tf.shape(like))
 
 
-def attend(query, key, value, bias, mask, *, scale):
+def attend(query, key, value, bias, mask, *, scale, learned=None):
     """`kernels.attend` with dropout, whose gradient keeps one [B, N, S, T] less."""
 
     @tf.custom_gradient
-    def run(query, key, value):
+    def run(query, key, value, *learned):
         scores = tf.matmul(query * scale, key, transpose_b=True)  # [B, N, S, T]
         weights = tf.nn.softmax(tf.cast(scores, tf.float32) + bias)
         tiles = _tile_flat(weights)
@@ -286,11 +286,19 @@ def attend(query, key, value, bias, mask, *, scale):
                 tf.matmul(to_scores, key),
                 tf.matmul(to_scores, query, transpose_a=True),
                 tf.matmul(dropped, upstream, transpose_a=True),
+                *(_to_bias(to_scores, each, scale) for each in learned),
             )
 
         return mixed, gradients
 
-    return run(query, key, value)
+    return run(query, key, value, *([] if learned is None else [learned]))
+
+
+def _to_bias(to_scores, bias, scale):
+    """The gradient of a bias from that of query key^T, summed where it was repeated."""
+    repeated = [axis for axis, size in enumerate(bias.shape) if size == 1]
+    total = tf.reduce_sum(tf.cast(to_scores, tf.float32), repeated, keepdims=True)
+    return tf.cast(total / scale, bias.dtype)
 
 
 @compile_with_xla

@@ -339,6 +339,57 @@ def test_attention_has_the_gradients_of_plain_operations(rate):
     assert (difference < 1e-5) == (rate == 0.0)
 
 
+# Gradients in bfloat16 are sums of up to 90 terms, each rounded by up to 2^-8.
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(tf.float32, 2e-5), (tf.bfloat16, 0.2)]
+)
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((1, 3, 9, 9), 9), ((2, 3, 9, 9), 4), ((2, 1, 1, 9), 4)]
+)
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_a_learned_bias_has_the_gradient_of_plain_operations(
+    dtype, tolerance, shape, rows, is_traced
+):
+    """With dropout, of all queries and of some, and as a part of a masked bias."""
+    seed, rate, site = tf.constant([3, 4], tf.int64), 0.3, 5
+    query, key, value = (
+        tf.cast(tf.random.stateless_normal([2, 3, size, 16], [3, i]), dtype)
+        for i, size in enumerate((rows, 9, 9))
+    )
+    table = tf.random.stateless_normal(shape, [4, 4])
+    mask = tf.concat([tf.zeros([2, 1, 1, 8]), tf.fill([2, 1, 1, 1], -1e4)], -1)
+
+    def some(table):  # those of the queries
+        return table[:, :, :rows]
+
+    def plain(query, key, value, table):
+        scores = tf.matmul(query * 0.25, key, transpose_b=True)
+        weights = tf.nn.softmax(tf.cast(scores, tf.float32) + mask + some(table))
+        weights = kernels.dropout(weights, rate, seed, site)
+        return tf.matmul(tf.cast(weights, dtype), value)
+
+    def attend(query, key, value, table, is_learned=True):
+        learned = some(table)
+        return kernels.attend(
+            *(query, key, value, mask + learned),
+            **{"scale": 0.25, "rate": rate, "seed": seed, "site": site},
+            learned=learned if is_learned else None,
+        )
+
+    inputs = query, key, value, table
+    expected = value_and_gradients(plain, *inputs)
+    run = functools.partial(value_and_gradients, attend)
+    actual = (tf.function(run) if is_traced else run)(*inputs)
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert ours.dtype == theirs.dtype
+        ours, theirs = (tf.cast(each, tf.float32) for each in (ours, theirs))
+        np.testing.assert_allclose(ours, theirs, atol=tolerance)
+    assert np.abs(expected[-1]).max() > 0.3
+    # The twin: a bias that is not named gets none.
+    twin = functools.partial(attend, is_learned=False)
+    assert value_and_gradients(twin, *inputs)[-1] is None
+
+
 POSITIONS = np.array([[0, 5, 5, 0], [1, 2, 2, 15], [0, 0, 0, 0]], np.int32)
 
 
