@@ -189,7 +189,15 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         key, value = self.key(hidden), self.value(hidden)
         return self.project_query(queries), *map(self._split_heads, (key, value))
 
-    def call(self, hidden, attention_bias, queries=None, seed=None, cache=None):
+    def call(
+        self,
+        hidden,
+        attention_bias,
+        queries=None,
+        seed=None,
+        cache=None,
+        learned=None,
+    ):
         config = self.config
         queries = hidden if queries is None else queries
         query, key, value = self.project(hidden, queries)
@@ -204,6 +212,7 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
             rate=config.attention_probs_dropout_prob,
             seed=seed,
             site=self.site,
+            learned=learned,
         )  # [B, N, S, K]
         mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, S, N, K]
         mixed = ops.reshape(mixed, kernels.shape_for_reshape(queries))
@@ -340,7 +349,7 @@ class Network(keras_configs.NetworkLayer):
         `position_ids`, int [R, S], are places of tokens in their texts; None for 0, 1,
         and so on. Here they matter to embeddings alone, which have read them.
         """
-        bias, outputs = kernels.attention_bias(self.visible(mask)), []
+        bias, outputs = self.bias(mask), []
         for block in self.blocks[:-1]:
             hidden = self.run(block, (hidden,), bias, None, seed=seed)
             outputs.append(hidden)
@@ -350,12 +359,19 @@ class Network(keras_configs.NetworkLayer):
         """The keys of each query, as `kernels.attention_bias` takes them."""
         return kernels.causal_mask(input_mask) if self.is_causal else input_mask
 
-    def end(self, hidden, input_mask, positions, seed):
-        """sequence_output and pooled_output, from the input of the last block."""
-        mask = self.visible(input_mask)
+    def bias(self, mask, positions=None):
+        """What blocks take as attention_bias, of all queries or of those at positions.
+
+        A network may add to it what `run` hands to the blocks apart.
+        """
+        mask = self.visible(mask)
         if positions is not None and len(mask.shape) == 3:
             mask = kernels.take_rows(mask, positions)
-        bias = kernels.attention_bias(mask)
+        return kernels.attention_bias(mask)
+
+    def end(self, hidden, input_mask, positions, seed):
+        """sequence_output and pooled_output, from the input of the last block."""
+        bias = self.bias(input_mask, positions)
         hidden = self.run(self.blocks[-1], (hidden,), bias, positions, seed=seed)
         hidden = self.finish(hidden, training=seed is not None)
         place = self.text_place if positions is None else "first"

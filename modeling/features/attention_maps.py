@@ -6,7 +6,6 @@ They are computed apart from the network's own attention, which never keeps them
 from keras import ops
 
 from contract import errors
-from modeling import kernels
 
 
 def compute(encoder, outputs, input_mask):
@@ -29,7 +28,7 @@ def compute(encoder, outputs, input_mask):
             "BERT, GPT or GPT-2"
         )
     hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    bias = kernels.attention_bias(encoder.visible(input_mask))  # [B, 1, 1 or S, T]
+    bias = encoder.bias(input_mask)  # [B, 1, 1 or S, T]
     is_token = ops.cast(input_mask, "float32")[:, None, :, None]  # [B, 1, S, 1]
     maps = [
         weights(block, x, bias) * is_token
