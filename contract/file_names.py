@@ -13,6 +13,7 @@ SQUAD_NULL_ODDS = "null_odds.json"
 TEST_TEXTS = "test_predictions.txt"
 FEW_LABELS = "few_labels.json"
 TEST_VECTORS = "test_vectors.npz"
+HARD_NEGATIVES = "hard_negatives.jsonl"
 # As the sites of GLUE and of CLUE take predictions.
 _GLUE = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
 _CLUE = "afqmc tnews10 tnews11 iflytek cmnli ocnli_50k cluewsc10 cluewsc11 csl c310 "

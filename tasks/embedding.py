@@ -15,7 +15,7 @@ from modeling import sequences, text_encoder
 from modeling.checkpoints import sentence_transformers
 from modeling.features import head_config
 from serving import export, formats
-from tasks import embedding_rows, fine_tuning, networks, run_plans
+from tasks import embedding_rows, fine_tuning, hard_negatives, networks, run_plans
 from tasks.settings.embedding import EmbeddingSettings
 from training import contrastive_step, inference, run_plan
 
@@ -43,7 +43,12 @@ def prepare(settings: EmbeddingSettings) -> tuple["EmbeddingTask", run_plan.Plan
     )
     if settings.teacher and settings.do_train:
         data["train"] = embedding_rows.with_teacher(settings, data["train"], plan)
-    return EmbeddingTask(settings, opened, data, kept, findings), plan
+    files: dict[str, str] = {}
+    if settings.hard_negatives and settings.do_train:
+        data["train"], files = hard_negatives.add(
+            settings, data["train"], opened, kept, plan
+        )
+    return EmbeddingTask(settings, opened, data, kept, findings, files), plan
 
 
 class EmbeddingTask(fine_tuning.FineTuningTask):
@@ -53,12 +58,13 @@ class EmbeddingTask(fine_tuning.FineTuningTask):
         data: {split: TextSplit or RetrievalSplit}.
         kept: the SentenceTransformer to train or to use.
         findings: warnings of the rows, for the report.
+        files: {name: text} of what the rows were made of, to store beside the weights.
     """
 
     kind = "sentence-similarity"
     make_step = contrastive_step.ContrastiveTrainStep
 
-    def __init__(self, settings, opened, data, kept, findings=()):
+    def __init__(self, settings, opened, data, kept, findings=(), files=None):
         self.modules = kept
         self.more_facts = {"findings": findings}
         self._vectors, self._similarity = kept.text_vectors, kept.similarity
@@ -73,7 +79,7 @@ class EmbeddingTask(fine_tuning.FineTuningTask):
         )
         formats.check(settings.export_format, self.config, head_config.ORIGINAL)
         described = text_encoder.TextEncoder(self.config, self._vectors)
-        self.files |= sentence_transformers.files(described, kept)
+        self.files |= sentence_transformers.files(described, kept) | (files or {})
         self.export_files = sentence_transformers.similarity_file(kept.similarity)
 
     def make_model(self):

@@ -524,3 +524,46 @@ def test_scores_fit_the_largest_one_of_float32():
             ValueError, match=f"t:3: .*pass --largest_score={1.1 * largest:g}"
         ):
             embedding_rows._check_scores(rows, largest)
+
+
+@pytest.mark.slow
+def test_hard_negatives_are_found_and_kept(model_dir, data, tmp_path):
+    """A run with the mined texts as a column has the same weights."""
+    mined, named = tmp_path / "mined", tmp_path / "named"
+    flags = (*COLUMNS, "--hard_negatives=2", "--negative_margin=0")
+    command = arguments(model_dir, data, mined, "learned", "", *flags)
+    done = tiny.succeed("run_embedding", *command)
+    assert "hard negatives: 48 texts, " in done.out
+    lines = (mined / "hard_negatives.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    keys = ["anchor", "positive", "negative_1", "negative_2"]
+    assert len(rows) == 24 and all([*row] == keys for row in rows)
+    assert all(len({*row.values()}) >= 3 for row in rows)
+    tiny.write_tsv(tmp_path / "rows.tsv", keys, [[*row.values()] for row in rows])
+    columns = ["--text_a_column=anchor", "--text_b_column=positive"]
+    columns += ["--negative_columns=negative_1,negative_2"]
+    tiny.succeed(
+        "run_embedding", *arguments(model_dir, tmp_path, named, "rows", "", *columns)
+    )
+    weights = [whole_runs.variables(path, 6) for path in (mined, named)]
+    whole_runs.assert_equal(*weights)
+    # The same command goes on, with the negatives that it had.
+    done = tiny.succeed("run_embedding", *command)
+    assert "hard negatives:" not in done.out
+    assert (mined / "hard_negatives.jsonl").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("train", "flags", "message"),
+    [
+        ("scored", COLUMNS, "--hard_negatives=1 is for pairs, and the rows of"),
+        ("triplets", (*COLUMNS, "--negative_columns=not"), "is for pairs alone; leave"),
+        ("pairs", (*COLUMNS, "--hard_negatives=40"), "=40, and there are "),
+    ],
+)
+def test_hard_negatives_that_cannot_be_are_refused(
+    train, flags, message, model_dir, data, tmp_path
+):
+    flags = ("--hard_negatives=1", *flags)
+    command = arguments(model_dir, data, tmp_path, train, "", *flags)
+    assert message in tiny.refuse("run_embedding", *command)

@@ -54,6 +54,7 @@ _WRITTEN = (
     file_names.GENERATION_CONFIG,
     file_names.HEAD,
     file_names.ADDED_TOKENS,
+    file_names.HARD_NEGATIVES,
     _EXPORTING,
     *(f"{split}/events.out.tfevents.*" for split in ("train", "eval")),
     "train/plugins/profile",

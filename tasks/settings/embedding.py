@@ -131,6 +131,24 @@ class EmbeddingSettings(
         least=0,
         only_trains=True,
     )
+    hard_negatives: int = fields.training(
+        0,
+        "For pairs: number of texts near to each first text, of the second texts of "
+        "other rows, that the model finds before it is trained; they are negatives, "
+        "and in hard_negatives.jsonl.",
+        least=0,
+        changes=fields.WEIGHTS,
+        only_trains=True,
+    )
+    negative_margin: float = fields.training(
+        0.05,
+        "Share of the cosine of a pair by which the cosine of a hard negative is less; "
+        "nearer texts may be right ones.",
+        least=0,
+        most=1,
+        changes=fields.WEIGHTS,
+        only_with={"hard_negatives": True},
+    )
     symmetric: bool = fields.training(
         False, "Also find the first text of each second one, for in_batch_negatives."
     )
@@ -193,6 +211,11 @@ class EmbeddingSettings(
                 self.negative_columns and not self.text_b_column,
                 "--negative_columns needs --text_b_column, the text that belongs to "
                 "the first one; set it",
+            ),
+            (
+                self.hard_negatives and (self.teacher or self.negative_columns),
+                f"--hard_negatives={self.hard_negatives} is for pairs alone; leave it "
+                "out beside --teacher and --negative_columns",
             ),
             (
                 self.negative_columns and self.label_column,
