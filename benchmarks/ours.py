@@ -23,9 +23,9 @@ import tensorflow as tf
 from contract import features
 from data_pipeline.batches import batching, sharing
 from modeling import contrastive, losses, pretrainers
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint
 from serving import formats, runtimes
-from training import contrastive_step, inference, run_plan, train_step
+from training import contrastive_step, inference, model_directory, run_plan, train_step
 from training.distribution import devices
 from training.optimizers import bert_adam
 
@@ -53,8 +53,8 @@ def run(job):
 
 def open_model(job):
     """The model of a job, with its weights."""
-    files = pretrained.look_in(job.pretrained)
-    config = pretrained.read_config(files.config_file)
+    files = model_directory.locate(job.pretrained, needs_all=False)
+    config = model_directory.read_config(files.config_file)
     model = pretrainers.build(job.head, job.num_classes, config)
     print(checkpoint.load(model, files.init_checkpoint), file=sys.stderr)
     return model

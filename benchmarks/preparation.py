@@ -23,7 +23,7 @@ from data_pipeline.embedding import corpora
 from data_pipeline.embedding import split as text_sets
 from data_pipeline.tables import labelled
 from data_pipeline.text import wordpiece
-from modeling.checkpoints import pretrained
+from training import model_directory
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MESSAGES = ROOT / "sample_data" / "messages" / "train.tsv"
@@ -50,8 +50,8 @@ class Source:
     @property
     def vocab_size(self):
         """The number of tokens that the network has."""
-        path = pretrained.look_in(self.pretrained).config_file
-        return pretrained.read_config(path).vocab_size
+        path = model_directory.locate(self.pretrained, needs_all=False).config_file
+        return model_directory.read_config(path).vocab_size
 
 
 def full_sequences(source):
@@ -101,7 +101,7 @@ def messages(source):
 
 def near_texts(source):
     """The pairs of --near_file, as run_embedding.py reads them."""
-    files = pretrained.locate(source.pretrained)
+    files = model_directory.locate(source.pretrained)
     is_uncased = files.do_lower_case is not False
     tokenizer = wordpiece.BertTokenizer.from_file(files.vocab_file, is_uncased)
     names = dict(zip(("text_a", "text_b"), source.columns, strict=True))

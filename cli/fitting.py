@@ -36,7 +36,8 @@ from data_pipeline.classification import labels as labels_lib
 from data_pipeline.classification import sources
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.tables import labelled, memory_rows, text_rows
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint
+from modeling.configs import config_limits
 from tasks.settings import fields, fine_tuning
 from tasks.settings import tables as table_settings
 from tasks.settings.classifier import ClassifierSettings
@@ -381,7 +382,7 @@ class FittedModel(Generic[OwnSettings]):
         """The model before a `fit`."""
         opened, classes = self._opened, self._classes
         with argument_names.in_python():
-            stored = opened.find_head(self.head)
+            stored = opened.stored_head(self.head)
             known = stored and stored.classes and label_maps.kind(stored.classes)
             is_new = self._kind == "regression" != known
             if classes is None and (self._labels or is_new):
@@ -393,9 +394,7 @@ class FittedModel(Generic[OwnSettings]):
                 raise errors.InputError(
                     f"{self.source} has no {self.head} yet; call fit, or pass labels"
                 )
-            built = (
-                opened.build_new(classes) if classes else opened.build_stored("auto")
-            )
+            built = opened.build_new(classes) if classes else opened.read("auto")
         return library.make_loaded(built, opened, self._usual_length)
 
     def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
@@ -562,13 +561,13 @@ class Classifier(FittedModel[ClassifierSettings]):
                 files,
                 self._opened.tokenizer,
                 self._usual_length,
-                head=self._opened.find_head("classifier"),
+                head=self._opened.stored_head("classifier"),
                 default_metrics=metrics.DEFAULTS,
                 show=argument_names.show,
             )
             if len(data.encode.text_names) > 1:
                 config_file = self._opened.files.config_file
-                pretrained.check_segments(self._opened.config, config_file)
+                config_limits.check_segments(self._opened.config, config_file)
         self._num_texts = 2 if data.encode.has_pairs else 1
         if self._made is None or self._made.classes != data.label_set:
             self._classes, self._made, self.output_dir = data.label_set, None, None
@@ -688,7 +687,7 @@ class Reader(FittedModel[SquadSettings]):
         return self._predict(questions, contexts)
 
     def _open(self) -> library.Loaded:
-        built = self._opened.build_stored("auto")
+        built = self._opened.read("auto")
         if built.head != self.head:
             raise errors.InputError(f"{self.source} has no head of answers; call fit")
         return library.make_loaded(built, self._opened, self._usual_length)
@@ -721,7 +720,7 @@ class Embedder(FittedModel[EmbeddingSettings]):
     def _open(self) -> library.Loaded:
         """As the directory has it or, of a network alone, with the script's vectors."""
         if self._opened.modules:
-            built = self._opened.build_stored("auto")
+            built = self._opened.read("auto")
             return library.make_loaded(built, self._opened, self._usual_length)
         with tempfile.TemporaryDirectory(prefix="bert-") as folder:
             values = {"do_export": True, "output_dir": folder}

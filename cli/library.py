@@ -30,10 +30,9 @@ from modeling.checkpoints import (
     conversion,
     hugging_face,
     output_directory,
-    pretrained,
     sentence_transformers,
 )
-from modeling.configs import config
+from modeling.configs import config, config_limits
 from modeling.features import attention_maps, text_vectors, vectors
 from modeling.generation import beam_search
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
@@ -437,7 +436,7 @@ class Loaded:
 
     def _checked(self, texts, seconds=None, choices=None, *, encode=None):
         if seconds is not None or choices is not None:
-            pretrained.check_segments(self.model.config, "config")
+            config_limits.check_segments(self.model.config, "config")
         if encode:  # without a head
             return encode.checked(texts, seconds)
         return self._pack.checked(texts, seconds, choices, num_texts=self.num_texts)
@@ -503,14 +502,14 @@ def load(
         check_tokenizer=check_tokenizer,
     )
     if not labels:
-        made = make_loaded(opened.build_stored(head), opened, length)
+        made = make_loaded(opened.read(head), opened, length)
         has_labels = (
             made.classes and label_maps.kind(made.classes) != label_maps.TAGGING
         )
         count = opened.num_texts if has_labels else None
         return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
-    stored = opened.find_head(wanted)
+    stored = opened.stored_head(wanted)
     kind = hugging_face.stated_problem_type(opened.config)
     kind = stored.problem_type if stored else kind
     kind = kind if kind in ("choice", "multi_label") else "classification"

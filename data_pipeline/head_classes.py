@@ -22,12 +22,17 @@ def read(path: str, num_classes: int | None = None) -> label_maps.Classes:
             f"{path}: not a label map ({type(error).__name__}: {error}); restore it or "
             "train again to write it"
         ) from None
+    check_count(path, classes, num_classes)
+    return classes
+
+
+def check_count(path: str, classes: label_maps.Classes, num_classes: int | None):
+    """Refuses the classes of a file for a head with another number of them."""
     if num_classes not in (None, classes.num_outputs):
         raise errors.InputError(
             f"{path}: has {len(classes.names)} labels, but the head has "
             f"{num_classes} classes; give the files of one model"
         )
-    return classes
 
 
 def _labels(names, label_separator=",", **settings):

@@ -1,13 +1,12 @@
 """The order of a trained head's classes, and the file that has it."""
 
-import contextlib
 import dataclasses
 import json
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from contract import errors, file_names, json_files, remote_files, wording
+from contract import errors, file_names, remote_files, wording
 from data_pipeline import findings
 
 TAGGING = "tagging"  # the problem type of tags in label_map.json
@@ -132,13 +131,6 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
     directory = weights if remote_files.is_dir(weights) else os.path.dirname(weights)
     path = os.path.join(directory, name)
     return path if weights and remote_files.exists(path) else ""
-
-
-def is_of_tagger(path: str) -> bool:
-    """Whether a label_map.json, if there is one and it can be read, is of a tagger."""
-    with contextlib.suppress(ValueError):
-        return bool(path) and "tag_scheme" in json_files.read_object(path)
-    return False
 
 
 def written(classes: Classes | None) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import numpy as np
 from contract import errors
 from data_pipeline.classification import encoding, labels, predictions
 from modeling import losses
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint
+from modeling.configs import config_limits
 from serving import formats, predictor
 from training import inference, model_directory
 
@@ -47,7 +48,7 @@ def open_source(
     opened, length = model_directory.open_directory(
         path, head="auto", name="--reranker", **settings
     )
-    built = opened.build_stored("auto")
+    built = opened.read("auto")
     model, classes = built.model, built.classes
     if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":
         raise errors.InputError(
@@ -55,11 +56,11 @@ def open_source(
             f"pairs; {_REMEDY}"
         )
     checkpoint.check_trained(model, built.report, _REMEDY)
-    if model_directory.count_texts(path) == 1:
+    if opened.num_texts == 1:
         raise errors.InputError(
             f"--reranker={path}: was trained on single texts; {_REMEDY}"
         )
-    pretrained.check_segments(opened.config, opened.files.config_file)
+    config_limits.check_segments(opened.config, opened.files.config_file)
     column = classes.ranking_column(label)
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
     predict = inference.packed_function(model, batch_size)

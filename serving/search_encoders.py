@@ -80,13 +80,7 @@ def open_source(source: Source) -> Encoder:
             "before it is trained for them; give a BERT, or train by run_embedding.py"
         )
     vectors = dataclasses.replace(vectors, pooling=source.pooling or vectors.pooling)
-    model = conversion.read(
-        opened.path,
-        config,
-        "text_encoder",
-        opened.weights,
-        text_vectors=vectors,
-    ).model
+    model = opened.build("text_encoder", text_vectors=vectors).model
     tokens = repr((tokenizer.definition(), tokenizer.do_lower_case)).encode()
     identity = {
         "digest": f"{zlib.crc32(tokens, int(conversion.digest(model), 16)):08x}",

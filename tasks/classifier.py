@@ -17,7 +17,8 @@ from data_pipeline.classification import (
 )
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
-from modeling.checkpoints import checkpoint, conversion, pretrained
+from modeling.checkpoints import checkpoint, conversion
+from modeling.configs import config_limits
 from modeling.features import attribution
 from serving import export, formats
 from tasks import fine_tuning, networks, run_plans
@@ -46,7 +47,7 @@ def prepare(
         show=findings.show,
     )
     if len(data.encode.text_names) > 1:
-        pretrained.check_segments(config, files.config_file)
+        config_limits.check_segments(config, files.config_file)
     data = soft_labels.with_unlabelled(data, rows_source, findings.show)
     reading = run_plans.reading(settings, files, len(data.encode.text_names))
     plan = run_plans.fine_tuning_plan(
@@ -67,8 +68,8 @@ def open_teacher(settings: ClassifierSettings, data, plan):
     )
     config = teacher.config
     if len(data.encode.text_names) > 1:
-        pretrained.check_segments(config, teacher.files.config_file)
-    if (head := teacher.find_head("classifier")) is None:
+        config_limits.check_segments(config, teacher.files.config_file)
+    if (head := teacher.stored_head("classifier")) is None:
         raise errors.InputError(
             f"--teacher={settings.teacher}: has no head of a classifier; give the "
             "--output_dir of a run"
@@ -78,7 +79,7 @@ def open_teacher(settings: ClassifierSettings, data, plan):
     )
     keras.config.set_dtype_policy(plan.dtype_policy)  # as run.start does
     with plan.strategy.scope():
-        built = conversion.read(teacher.path, config, "classifier", teacher.weights)
+        built = teacher.build(*teacher.find_head("classifier"))
     model = built.model
     checkpoint.check_trained(model, built.report, "give the --output_dir of a run")
     predict, digest = inference.predictor(plan, model), conversion.digest(model)

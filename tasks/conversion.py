@@ -1,5 +1,7 @@
 """Conversion of weights between the files of the originals and Hugging Face's."""
 
+import dataclasses
+
 import keras
 
 from contract import errors, wording
@@ -9,8 +11,9 @@ from modeling.checkpoints import (
     comparison,
     conversion,
     output_directory,
-    pretrained,
+    places,
 )
+from modeling.configs import config_limits
 from tasks import networks
 from tasks.settings.conversion import ConversionSettings
 from training import model_directory
@@ -21,18 +24,18 @@ def open_tokenizer(files, config):
     if not files.vocab_file and not config.spec.reads_characters:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
-    return model_directory.open_tokenizer(files, config)
+    return opening.open_tokenizer(files, config)
 
 
 def prepare(settings: ConversionSettings):
     """The checked input: Converted, tokenizer or None, rules of output_directory."""
-    files = networks.with_settings(
-        settings, pretrained.look_beside(settings.input, settings.pretrained)
+    files = networks.find_files(
+        settings, model_directory.locate_weights(settings.input, settings.pretrained)
     )
     if not files.config_file:
         raise errors.InputError(
             f"{files.init_checkpoint}: there is no config beside it, such as "
-            f"{pretrained.CONFIG_FILES[0]}; give --bert_config_file"
+            f"{places.CONFIG_FILES[0]}; give --bert_config_file"
         )
     rules = {
         "own_files": conversion.OWN_FILES,
@@ -41,16 +44,18 @@ def prepare(settings: ConversionSettings):
         "inputs": [files.init_checkpoint],
     }
     output_directory.check(settings.output_dir, **rules)
-    config = pretrained.read_config(files.config_file)
+    config = model_directory.read_config(files.config_file)
     written = conversion.select_config(config, settings.head)
     conversion.check_target(written, settings.to)
     opened = model_directory.ModelDirectory(files, config)
     if tokenizer := open_tokenizer(files, written):
-        pretrained.check_sizes(written, tokenizer.vocab_size, files, 0, opened.weights)
+        config_limits.check_sizes(
+            written, tokenizer.vocab_size, files, 0, opened.weights
+        )
     head = (
         "none" if settings.to == "hdf5" and settings.head == "auto" else settings.head
     )
-    return opened.read_stored(head), tokenizer, rules
+    return opened.read(head, is_converted=True), tokenizer, rules
 
 
 def grow(settings: ConversionSettings, model, tokenizer):
@@ -73,15 +78,27 @@ def grow(settings: ConversionSettings, model, tokenizer):
 
 def compare_tokens(settings: ConversionSettings, config, tokenizer, directory):
     """Refuses files from which another tokenizer is opened than the one written."""
-    files = pretrained.look_in(directory)
-    checks = {"check_tokenizer": settings.check_tokenizer, "check_case": False}
-    again = model_directory.open_tokenizer(files._replace(**checks), config)
+    files = dataclasses.replace(
+        model_directory.locate(directory, needs_all=False),
+        check_tokenizer=settings.check_tokenizer,
+        check_case=False,
+    )
+    again = opening.open_tokenizer(files, config)
     before = tokenizer.definition(), tokenizer.settings()
     if (again.definition(), again.settings()) != before:
         raise errors.InputError(
             f"the tokenizer was not kept, {before[1]} became {again.settings()}; "
             "nothing is written"
         )
+
+
+def read_again(directory, head):
+    """The model in a directory that conversion.write_directory has written."""
+    files = model_directory.locate(directory, needs_all=False)
+    config = model_directory.read_config(files.config_file)
+    opened = model_directory.ModelDirectory(files, config)
+    head, num_classes = opened.find_head(head)
+    return opened.build(head, num_classes).model
 
 
 def run(settings: ConversionSettings) -> None:
@@ -101,7 +118,7 @@ def run(settings: ConversionSettings) -> None:
             modules=source.modules,
             **label_maps.written(source.classes),
         )
-        again = conversion.read_again(directory, model, source.head)
+        again = read_again(directory, source.head)
         largest = comparison.compare(source.model, again, missing)
         if tokenizer:
             compare_tokens(settings, model.config, tokenizer, directory)

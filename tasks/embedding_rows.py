@@ -10,7 +10,7 @@ from data_pipeline import findings
 from data_pipeline.embedding import corpora, scores, search, split
 from data_pipeline.tables import labelled
 from modeling import contrastive
-from modeling.checkpoints import checkpoint, sentence_transformers
+from modeling.checkpoints import checkpoint, places, sentence_transformers
 from modeling.features import text_vectors
 from serving import reranking
 from tasks import networks
@@ -59,7 +59,7 @@ def choose_vectors(settings: embedding.EmbeddingSettings, path, config):
     else:
         sentence_transformers.check(kept, config)
         sentence_transformers.check_products(kept)
-        checkpoint.open_projections(kept, config, checkpoint.open_file(path, config))
+        checkpoint.open_projections(kept, config, places.open_file(path, config))
     changes: dict[str, Any] = {
         "pooling": settings.pooling,
         "is_normalized": settings.normalize,
@@ -177,7 +177,7 @@ def with_teacher(settings: embedding.EmbeddingSettings, texts, plan):
     """A TextSplit with the vectors of its texts by the model in --teacher."""
     opened, length = networks.open_named(settings, "teacher", "text_encoder")
     with plan.strategy.scope():
-        built: Any = opened.build_stored("text_encoder")
+        built: Any = opened.read("text_encoder")
     print(f"teacher: {built.report}")
     known = split.load(
         "teacher",

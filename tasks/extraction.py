@@ -16,7 +16,7 @@ from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
 from modeling import models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint
 from modeling.features import vectors
 from tasks import device_setup, networks
 from tasks.settings.extraction import ExtractionSettings
@@ -32,7 +32,7 @@ class Work(NamedTuple):
     """All that decides about the vectors; plain values, for another process as well."""
 
     input_file: str
-    files: pretrained.ModelFiles
+    files: model_directory.ModelFiles
     choice: vectors.VectorSpec
     max_seq_length: int
     batch_size: int
@@ -177,7 +177,7 @@ def write_shard(worker, shard, report=bool):
 
 @functools.lru_cache(maxsize=1)
 def _open_once(work):
-    files = work.files._replace(check_case=False)
+    files = dataclasses.replace(work.files, check_case=False)
     opened = model_directory.open_files(files, work.max_seq_length, for_tasks=False)
     return Extractor(opened, work, tf.distribute.get_strategy())
 

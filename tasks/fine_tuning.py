@@ -16,7 +16,7 @@ from contract import outcomes as outcomes_lib
 from data_pipeline import label_maps
 from data_pipeline.batches import sharing
 from modeling import losses
-from modeling.checkpoints import pretrained
+from modeling.checkpoints import conversion
 from modeling.features import head_config
 from reports import pictures, run_report
 from serving import export, formats
@@ -83,7 +83,7 @@ class FineTuningTask(abc.ABC):
             networks.load_weights, settings, classes=classes
         )
         self.splits: dict[str, Any] = {split: self.examples(split) for split in data}
-        self.files = dict(pretrained.files(opened.config, opened.tokenizer))
+        self.files = dict(conversion.files_of(opened.config, opened.tokenizer))
         self.identity = identity
         if classes:
             self.export_files = label_maps.written(classes)["files"]

@@ -1,41 +1,38 @@
 """Opens the network that the settings name: config, tokenizer and weights."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from data_pipeline import label_maps
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint
 from tasks.settings import model as model_settings
 from training import model_directory
 
 
-def find_files(settings: model_settings.Model) -> pretrained.ModelFiles:
-    """The files that the settings name, or else those of --pretrained.
+def find_files(
+    settings: Any, beside: model_directory.ModelFiles | None = None
+) -> model_directory.ModelFiles:
+    """The files that the settings name, or else those `beside` or of --pretrained.
 
     Raises:
         InputError: one is missing, but for the vocabulary: not every tokenizer has one.
     """
-    settings.check_named()
-    beside = pretrained.ModelFiles()
-    if settings.pretrained:
-        beside = pretrained.locate(settings.pretrained)
-    allows = getattr(settings, "allow_missing_weights", None)
-    return with_settings(settings, beside)._replace(
-        init_checkpoint=settings.init_checkpoint or beside.init_checkpoint,
-        allows_missing=allows,
-    )
-
-
-def with_settings(
-    settings: Any, beside: pretrained.ModelFiles
-) -> pretrained.ModelFiles:
-    """Files of a directory, with those that the settings name in their place."""
+    if beside is None:
+        settings.check_named()
+        beside = model_directory.ModelFiles()
+        if settings.pretrained:
+            beside = model_directory.locate(settings.pretrained)
     lowers = beside.do_lower_case
     if lowers is None or "do_lower_case" in settings.given:
         lowers = settings.do_lower_case
-    return beside._replace(
+    named = getattr(settings, "init_checkpoint", None)
+    return dataclasses.replace(
+        beside,
         config_file=settings.bert_config_file or beside.config_file,
         vocab_file=settings.vocab_file or beside.vocab_file,
+        init_checkpoint=named or beside.init_checkpoint,
+        allows_missing=getattr(settings, "allow_missing_weights", None),
         do_lower_case=lowers,
         split_words=settings.split_words,
         check_tokenizer=settings.check_tokenizer,
@@ -96,9 +93,10 @@ def load_weights(
         return "random: neither --init_checkpoint nor --pretrained is set", 0
     if fill:
         return str(fill(model, path)), 0
-    files = pretrained.ModelFiles(init_checkpoint=path)
-    starts = model_directory.ModelDirectory(files, model.config).starts_head(classes)
-    return str(checkpoint.load(model, path, **options, starts_head=starts)), 0
+    files = model_directory.ModelFiles(init_checkpoint=path)
+    opened = model_directory.ModelDirectory(files, model.config)
+    options["starts_head"] = opened.starts_head(classes)
+    return str(checkpoint.load(model, path, file=opened.weights, **options)), 0
 
 
 def load_network(model: Any, path: str, **_: bool) -> tuple[str, int]:

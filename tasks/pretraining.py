@@ -22,7 +22,8 @@ from data_pipeline.pretraining import (
     word_streams,
 )
 from modeling import losses, models, pretrainers, replaced
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import conversion, names, places
+from modeling.configs import config_limits
 from modeling.features import vectors
 from modeling.networks.elmo import objective as both_directions
 from reports import run_report
@@ -111,7 +112,7 @@ class Objective(abc.ABC):
         self.config, self.tokenizer = opened.config, opened.tokenizer
         self.load_weights = functools.partial(networks.load_weights, settings)
         self.load(opened.files)
-        self.files = pretrained.files(self.config, self.tokenizer)
+        self.files = conversion.files_of(self.config, self.tokenizer)
 
     @abc.abstractmethod
     def load(self, files):
@@ -138,7 +139,7 @@ class Objective(abc.ABC):
         return {
             "max_seq_length": self.settings.max_seq_length,
             "vocab_size": vocab_size,
-            "spare_rows": max(spare_rows, pretrained.SPARE_ROWS),
+            "spare_rows": max(spare_rows, config_limits.SPARE_ROWS),
         }
 
     def score(self, scores: dict[str, Any]) -> dict[str, Any]:
@@ -288,6 +289,18 @@ class Objective(abc.ABC):
             )
 
 
+def fills_masks(config, path):
+    """Whether a checkpoint has all of the head that predicts masked tokens."""
+    if not path:
+        raise errors.InputError(
+            "there is no trained model in --output_dir; add --do_train, or set "
+            "--pretrained"
+        )
+    file, rows = places.open_file(path, config), names.head_rows(config)
+    wanted = [row for path, row in rows.items() if path.startswith("masked_lm/")]
+    return bool(wanted) and all(row.key(file.format) in file.shapes for row in wanted)
+
+
 class MaskedLM(Objective):
     """Masked words and, where records and network have it, the second sentence."""
 
@@ -303,8 +316,8 @@ class MaskedLM(Objective):
             else run_plans.first_weights(self.settings, files)
         )
         replaces = "replaced_tokens" in config.spec.objectives
-        if replaces and pretrained.is_there(path):
-            file = checkpoint.open_file(path, config)
+        if replaces and places.is_there(path):
+            file = places.open_file(path, config)
             config.spec.check_generator(config, file, self.generator_size)
         if trains or self.settings.do_eval:
             rule = masking.Rule(**self.settings.masking_rule())
@@ -315,7 +328,7 @@ class MaskedLM(Objective):
             self.objective = losses.pretraining(has_sentences)
         else:
             self.load_weights = networks.load_network  # the pooler may be missing
-            if not pretrained.fills_masks(config, path):
+            if not fills_masks(config, path):
                 self.model_class = models.BertModel
         if self.settings.do_export:
             vectors.choose(config, **self.settings.vector_choice())

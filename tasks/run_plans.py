@@ -10,7 +10,6 @@ from absl import logging
 from contract import errors, export_formats
 from data_pipeline import label_maps
 from modeling import kernels_tf
-from modeling.checkpoints import pretrained
 from modeling.features import head_config
 from serving import export as export_lib
 from serving import formats
@@ -232,7 +231,9 @@ def fine_tuning_plan(
     )
 
 
-def first_weights(settings: training.Training, files: pretrained.ModelFiles) -> str:
+def first_weights(
+    settings: training.Training, files: model_directory.ModelFiles
+) -> str:
     """Where the weights are that a run begins with: its own, or of --pretrained."""
     directory = str(settings.output_dir)
     if combinations := settings.combinations():
@@ -250,7 +251,7 @@ def first_head(
     """The classifier or tagger that the run begins with."""
     weights = first_weights(settings, opened.files)
     goes_on = weights != opened.path
-    return opened.with_weights(weights).find_head(head, goes_on=goes_on)
+    return opened.with_weights(weights).stored_head(head, goes_on=goes_on)
 
 
 def num_texts(
@@ -261,7 +262,7 @@ def num_texts(
 
 
 def reading(
-    settings: Any, files: pretrained.ModelFiles, num_texts: int = 1
+    settings: Any, files: model_directory.ModelFiles, num_texts: int = 1
 ) -> head_config.HeadConfig:
     """The layers and the head of the run, as in head_config.choose."""
     return head_config.choose(
@@ -320,7 +321,7 @@ def with_lengths(settings: Own) -> Own:
     path = settings.pretrained
     for name, length in settings.lengths.items():
         if path and not settings.do_train and name not in settings.given:
-            trained = model_directory.trained_with(path, name)
+            trained = model_directory.read_run(path).flags.get(name)
             if trained not in (None, length):
                 settings = settings.with_values(**{name: trained})
                 print(f"{name}: {trained}, as {path} was trained")

@@ -12,7 +12,7 @@ from data_pipeline.squad import files as squad_files
 from data_pipeline.squad import graph, scores, windows
 from data_pipeline.text import opening, wordpiece
 from modeling import losses, models
-from modeling.checkpoints import pretrained
+from modeling.configs import config_limits
 from serving import formats, windowed
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings.squad import SquadSettings
@@ -26,7 +26,7 @@ def prepare(settings: SquadSettings) -> tuple["SquadTask", run_plan.Plan]:
     strategy = run_plans.set_up(settings)
     opened = networks.open_for_task(settings, settings.max_seq_length)
     files, tokenizer, config = opened.files, opened.tokenizer, opened.config
-    pretrained.check_segments(config, files.config_file)
+    config_limits.check_segments(config, files.config_file)
     opening.check_exports(tokenizer, settings.do_export)
     reading = run_plans.reading(settings, files)
     has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)

@@ -16,9 +16,9 @@ from data_pipeline.vocabularies import (
     learn_wordpiece,
     word_counts,
 )
-from modeling.checkpoints import pretrained
 from tasks.settings.vocabulary import BYTE_PAIR, WORD, WORD_PIECE, VocabularySettings
 from terminal import progress
+from training import model_directory
 
 MAX_LONG_SHARE = 0.05  # of words, before a warning
 
@@ -27,7 +27,7 @@ def base_config(settings: VocabularySettings):
     """The config to start from, or None."""
     if not settings.base_config_file:
         return None
-    config = pretrained.read_config(settings.base_config_file)
+    config = model_directory.read_config(settings.base_config_file)
     if config.spec.has_decoder and settings.kind != WORD_PIECE:
         raise errors.InputError(
             f"--base_config_file={settings.base_config_file} is of an {config.kind}, "

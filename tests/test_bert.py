@@ -16,7 +16,7 @@ import bert_reborn as bert
 from cli import library
 from contract import errors
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, sentence_transformers
+from modeling.checkpoints import conversion, places, sentence_transformers
 from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
 from serving import reranking
@@ -46,9 +46,9 @@ def classifier(model_dir):
 
 @pytest.mark.parametrize("names", [(), ("bad", "fine", "good")])
 def test_weights_are_opened_once(model_dir, monkeypatch, names):
-    paths, opens = [], checkpoint.open_file
+    paths, opens = [], places.open_file
     monkeypatch.setattr(
-        checkpoint, "open_file", lambda *each: paths.append(each[0]) or opens(*each)
+        places, "open_file", lambda *each: paths.append(each[0]) or opens(*each)
     )
     bert.load(model_dir, labels=names)
     assert len(paths) == 1

@@ -14,9 +14,10 @@ import tokenizers
 
 import bert_reborn as bert
 from data_pipeline.text import opening
-from modeling.checkpoints import google, hugging_face, pretrained
+from modeling.checkpoints import google, hugging_face
 from tests import tf_model_h5, tiny
 from tests.modeling.random_weights import assert_equal, random_model, values
+from training import model_directory
 
 TEXT = (
     "我用iPhone 15在Beijing买了3件T恤，花了￥299.50！「貨到付款」行嗎？Ⅷ①㎡…👍\u3000完"
@@ -116,7 +117,7 @@ def model_of(raw, folder, head="pretraining"):
     """A random model by the config.json of a layout, which is left in the folder."""
     path = folder / "config.json"
     path.write_text(json.dumps(raw))
-    return random_model(pretrained.read_config(str(path)), head)
+    return random_model(model_directory.read_config(str(path)), head)
 
 
 def save(folder, raw, head="pretraining"):
@@ -256,9 +257,9 @@ def test_ernie_with_embeddings_of_tasks_is_refused(tmp_path, model_type):
     path = tmp_path / "ernie-3.0" / "config.json"
     path.write_text(json.dumps(raw))
     with pytest.raises(ValueError, match=r"config\.json: use_task_id is True, and"):
-        pretrained.read_config(str(path))
+        model_directory.read_config(str(path))
     path.write_text(json.dumps(raw | {"use_task_id": False}))
-    assert pretrained.read_config(str(path)).type_vocab_size == 4
+    assert model_directory.read_config(str(path)).type_vocab_size == 4
 
 
 def strings(value):

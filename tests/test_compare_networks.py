@@ -9,9 +9,9 @@ import pytest
 
 from examples import compare_networks
 from modeling import pretrainers
-from modeling.checkpoints import pretrained
 from modeling.networks.elmo import objective
 from tests import tiny
+from training import model_directory
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -72,7 +72,9 @@ def test_tasks_differ_in_nothing_but_what_defines_a_network(commands):
     ],
 )
 def test_networks_are_equal_beside_their_tables(name, make, tables):
-    config = pretrained.read_config(str(ROOT / "configs" / f"{name}_compared.json"))
+    config = model_directory.read_config(
+        str(ROOT / "configs" / f"{name}_compared.json")
+    )
     model = make(config.with_vocab_size(5000) if name == "elmo" else config)
     model.build()
     shapes = [variable.value.shape for variable in model.trainable_variables]

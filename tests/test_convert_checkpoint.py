@@ -10,15 +10,11 @@ import tensorflow as tf
 
 import bert_reborn as bert
 from modeling import pretrainers
-from modeling.checkpoints import (
-    conversion,
-    google,
-    pretrained,
-    sentence_transformers,
-)
+from modeling.checkpoints import conversion, google, sentence_transformers
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
 from tests import full_disk, tf_model_h5, tiny
+from training import model_directory
 
 LABELS = ("bad", "good", "so so")
 DATA = "bert_model.ckpt.data-00000-of-00001"
@@ -165,7 +161,7 @@ def test_release_goes_through_all_formats(release, tmp_path):
     assert config.network_alone() == before
     # "uncased" in the name of the release has become a file, which says it for good.
     for folder in ("hf", "k", "g"):
-        assert pretrained.locate(tmp_path / folder).do_lower_case is True
+        assert model_directory.locate(tmp_path / folder).do_lower_case is True
 
 
 @pytest.mark.parametrize(

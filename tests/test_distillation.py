@@ -11,6 +11,7 @@ from contract import errors
 from data_pipeline import label_maps
 from data_pipeline.classification import labels
 from tests import tiny
+from training import model_directory
 
 LEARN = ("--learning_rate=2e-3", "--num_train_epochs=20", "--train_batch_size=8")
 TEMPERATURE = 3.0
@@ -111,9 +112,10 @@ def test_teacher_computes_in_the_precision_of_the_run(
 
     labels_of_few = labels.Labels(tuple(tiny.LABELS))
     head = label_maps.Head("", 3, "", labels_of_few.names, True, labels_of_few)
-    place = "training.model_directory.ModelDirectory.find_head"
-    monkeypatch.setattr(place, lambda *_, **__: head)
-    monkeypatch.setattr("modeling.checkpoints.conversion.read", read)
+    opened = model_directory.ModelDirectory
+    monkeypatch.setattr(opened, "stored_head", lambda *_, **__: head)
+    monkeypatch.setattr(opened, "find_head", lambda *_: ("classifier", 3))
+    monkeypatch.setattr(opened, "build", read)
     before = keras.config.dtype_policy()
     for precision in ("bfloat16", None):
         more = [f"--mixed_precision={precision}"] if precision else []

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from modeling import models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import checkpoint
 from tests import elmo_files, tiny, tiny_gpt
+from training import model_directory
 
 ROUNDING = 1e-5
 SENTENCES = json.loads((elmo_files.GOLDEN / "sentences.json").read_text("utf-8"))
@@ -49,8 +50,8 @@ def lines_of(done, path):
 
 
 def opened(directory):
-    files = pretrained.locate(directory)
-    model = models.BertModel(pretrained.read_config(files.config_file))
+    files = model_directory.locate(directory)
+    model = models.BertModel(model_directory.read_config(files.config_file))
     model.build()
     checkpoint.load(model, files.init_checkpoint)
     return model

@@ -202,7 +202,7 @@ def test_work_goes_to_another_process():
         names=(-1,), width=4, states=(2,), merge="separate", weights=(1.0,),
         pooling="mean", is_normalized=True,
     )  # fmt: skip
-    files = extraction.pretrained.ModelFiles("c", "v", "w", True)
+    files = extraction.model_directory.ModelFiles("c", "v", "w", True)
     work = extraction.Work("in", files, spec, 16, 32, "npz", "float32", False)
     assert pickle.loads(pickle.dumps(work)) == work
     assert hash(work) == hash(work._replace(input_file="in"))

@@ -17,13 +17,13 @@ import bert_reborn as bert
 from contract import errors, features
 from data_pipeline.batches import sharing
 from modeling import models, pretrainers
-from modeling.checkpoints import conversion, google, names, pretrained
+from modeling.checkpoints import conversion, google, names
 from modeling.configs import config_files
 from modeling.features import attention_maps
 from modeling.networks import catalogue
 from serving import predictor
-from tests import rotary_network, tiny, whole_runs
-from training import layer_rates
+from tests import read_model, rotary_network, tiny, whole_runs
+from training import layer_rates, model_directory
 
 SIZES = {
     "hidden_size": 32,
@@ -88,7 +88,7 @@ def test_config_and_weights_are_known_by_their_names(directory, config):
     assert raw["architectures"] == ["RotaryForMaskedLM"] and raw["depth"] == 3
     stored = safetensors.numpy.load_file(directory / "model" / "model.safetensors")
     assert "rotary.2.attn.wq.weight" in stored
-    read = conversion.read(directory / "model", config)
+    read = read_model.read(directory / "model", config)
     assert read.head == "pretraining" and not read.report.missing + read.report.unused
 
 
@@ -115,7 +115,7 @@ def test_names_go_there_and_back(directory, config, tmp_path):
     )
     assert first.keys() == last.keys()
     assert all(np.array_equal(first[key], last[key]) for key in first)
-    again = pretrained.read_config(str(tmp_path / "theirs" / "config.json"))
+    again = model_directory.read_config(str(tmp_path / "theirs" / "config.json"))
     assert again.network_alone() == config.network_alone()
 
 
@@ -228,7 +228,7 @@ def test_scripts_train_and_export_it(name, directory, config, tmp_path):
     tiny.succeed(
         whole_runs.SCRIPTS[name], *flags, f"--output_dir={tmp_path} --do_export", more
     )
-    model = conversion.read(directory / "model", config).model
+    model = read_model.read(directory / "model", config).model
     first = google.variables(model)
     trained = whole_runs.variables(tmp_path, 6)
     assert len(first.keys() & trained.keys()) >= 46

@@ -16,10 +16,11 @@ from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import denoising_batches, masking, word_streams
 from data_pipeline.text import elmo, wordpiece
 from modeling import pretrainers, replaced
-from modeling.checkpoints import checkpoint, comparison, conversion, pretrained
+from modeling.checkpoints import checkpoint, comparison, places
 from modeling.configs import config_files
 from modeling.networks.elmo import objective
-from tests import tiny, tiny_elmo, whole_runs
+from tests import read_model, tiny, tiny_elmo, whole_runs
+from training import model_directory
 
 HELD_OUT, NUM_WORDS, NUM_BYTES = 14, 90, 500
 STEPS = 12
@@ -173,9 +174,9 @@ def test_scores_of_streams_are_exact_and_their_states_are_kept(data, tmp_path):
     rates = tiny.events(tmp_path / "train")["train/learning_rate"]
     assert {value for _, value in rates} == {np.float32(0.2)}
     # The directory is a pretrained model.
-    files = pretrained.locate(str(tmp_path))
+    files = model_directory.locate(str(tmp_path))
     assert files.config_file.endswith("options.json")
-    file = checkpoint.open_file(files.init_checkpoint)
+    file = places.open_file(files.init_checkpoint)
     carried = {"carried/cell_states", "carried/hidden_states", "lm/softmax/W/Adagrad"}
     assert carried <= file.states.keys()
     assert file.shapes["carried/cell_states"] == (8, 2, 2, 12)
@@ -293,9 +294,9 @@ def test_discriminator_is_fine_tuned_converted_and_exported(data, detector, tmp_
     assert "left over: generator/" in done.out
     raw = json.loads((converted / "config.json").read_text())
     assert raw["architectures"] == ["ElectraForPreTraining"]
-    model = conversion.read(path, config).model
+    model = read_model.read(path, config).model
     batch = comparison.make_batch(config)
-    again = conversion.read(converted, config).model
+    again = read_model.read(converted, config).model
     logits = [np.asarray(each(batch)["replaced_logits"]) for each in (model, again)]
     np.testing.assert_array_equal(*logits)
     # The generator is of no use without the tables beside it.

@@ -17,7 +17,7 @@ from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
 from data_pipeline.tables import label_files, labelled
 from data_pipeline.tagging import files as tagged_files
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import places
 from tests import tiny
 from tests.refusals import refused
 
@@ -167,9 +167,9 @@ def test_weights_that_libraries_read_from_disk_are_copied(tmp_path, remote, form
         loaded.model.save(path / "model.keras")
     else:
         loaded.save(path, form)
-    file = checkpoint.open_file(upload(path, f"{remote}/{form}"))
+    file = places.open_file(upload(path, f"{remote}/{form}"))
     assert not file.source.startswith("ram://")
-    local = checkpoint.open_file(path)
+    local = places.open_file(path)
     assert dict(file.shapes) == dict(local.shapes) and file.shapes
 
 

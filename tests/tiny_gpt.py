@@ -9,7 +9,7 @@ import numpy as np
 
 from data_pipeline.text import byte_pairs
 from modeling import pretrainers
-from modeling.checkpoints import google, pretrained
+from modeling.checkpoints import conversion, google
 from modeling.networks.gpt import config as gpt_config
 
 
@@ -62,7 +62,7 @@ def write_model(directory, **changes):
     table.assign(np.random.default_rng(0).normal(size=table.shape))
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True)
-    for name, text in pretrained.files(config, tokenizer()).items():
+    for name, text in conversion.files_of(config, tokenizer()).items():
         (directory / name).write_text(text, encoding="utf-8")
     google.save(directory / "model.ckpt", model)
     return directory

@@ -180,9 +180,9 @@ def variables(directory, step=STEPS):
 
 def initial_variables(model):
     """{name: array} of the weights of a model's directory."""
-    from modeling.checkpoints import checkpoint
+    from modeling.checkpoints import places
 
-    return _variables(checkpoint.find(model))
+    return _variables(places.find(model))
 
 
 def _variables(prefix):

@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from contract import atomic_files, errors, file_names, remote_files
-from modeling.checkpoints import checkpoint, google
+from modeling.checkpoints import google, places
 
 GLOBAL_STEP = "global_step"
 _TRAINED = "trained"  # beside a weight to evaluate with that is another one
@@ -186,7 +186,7 @@ def identity(path: str) -> dict[str, str]:
         return {"init_checkpoint": "random weights"}
     path = path.removesuffix(".index")
     if tf.io.gfile.isdir(path):
-        path = checkpoint.latest(path) or path
+        path = places.latest(path) or path
     directory, name = os.path.split(path)
     patterns = [glob.escape(name) + ending for ending in ("", ".index", ".data-*")]
     if tf.io.gfile.isdir(path):

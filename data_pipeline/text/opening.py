@@ -118,15 +118,39 @@ def check_case(
         )
 
 
-def open_tokenizer(
-    files: Any, elmo_options: dict[str, Any] | None = None
-) -> base.Tokenizer:
-    """Opens the tokenizer of `files`, a pretrained.ModelFiles.
+def lowers_case(files: vocabulary_files.VocabularyFiles) -> bool | None:
+    """Whether tokenizer_config.json or tokenizer.json lower-cases; None for neither.
 
-    `elmo_options` are those of a network that reads characters; None for any other.
+    Raises:
+        InputError: one cannot be read, or has another value.
     """
-    if elmo_options is not None:
-        return open_elmo(files, elmo_options)
+    for name, section, key in (
+        (file_names.TOKENIZER_CONFIG, None, "do_lower_case"),
+        (file_names.TOKENIZER, "normalizer", "lowercase"),
+    ):
+        settings: Any = files.read(name)
+        settings = settings.get(section) if section else settings
+        lowers = settings.get(key) if isinstance(settings, dict) else None
+        if isinstance(lowers, bool):
+            return lowers
+        if lowers is not None:
+            raise errors.InputError(
+                f"{files.path(name)}: {key}={lowers!r}; give true or false"
+            )
+    return None
+
+
+def open_tokenizer(files: Any, config: Any) -> base.Tokenizer:
+    """Opens the tokenizer of `files`, as of model_directory.ModelFiles.
+
+    `config` is that of the network, in which files.config_file was read.
+    """
+    path, known = files.vocab_file or files.config_file, files.beside
+    if not known or known.vocab_file != path:
+        known = vocabulary_files.VocabularyFiles(path)
+    if config.spec.reads_characters:
+        return open_elmo(files, known, config.to_dict())
+    known.know(files.config_file, config.extra)
     if not files.vocab_file:
         raise errors.InputError(
             "--vocab_file is missing; set it, or set --pretrained to the directory of "
@@ -137,18 +161,20 @@ def open_tokenizer(
         files.do_lower_case is not False,
         files.split_words,
         checks=files.check_tokenizer,
+        known=known,
     )
     if files.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
         check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     return tokenizer
 
 
-def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
+def open_elmo(
+    files: Any, beside: vocabulary_files.VocabularyFiles, options: dict[str, Any]
+) -> base.Tokenizer:
     """Opens the tokenizer of an ELMo, which does without a vocabulary."""
     from data_pipeline.text import elmo
 
     vocab = elmo.read_vocab(files.vocab_file) if files.vocab_file else ()
-    beside = vocabulary_files.VocabularyFiles(files.vocab_file or files.config_file)
     split = files.split_words or _setting(
         beside, file_names.SPLIT_WORDS, normalization.WHITESPACE
     )
@@ -179,6 +205,7 @@ def open_vocabulary(
     split_words: str | None = None,
     *,
     checks: bool = True,
+    known: vocabulary_files.VocabularyFiles | None = None,
 ) -> base.Tokenizer:
     """Opens the tokenizer of a vocabulary: of word pieces, byte pairs or unigrams.
 
@@ -189,8 +216,9 @@ def open_vocabulary(
             files beside the vocabulary, or else the original's.
         checks: whether to refuse settings that are not done, and texts of which most
             words are unknown.
+        known: the files beside the vocabulary, where some are read already.
     """
-    files = vocabulary_files.VocabularyFiles(vocab_file)
+    files = known or vocabulary_files.VocabularyFiles(vocab_file)
     tokenizer = _open(files, do_lower_case, split_words)
     tokenizer.refuses_unknown = checks
     if checks:

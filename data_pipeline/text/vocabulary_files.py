@@ -19,6 +19,10 @@ class VocabularyFiles:
         self.vocab_file, self.directory = vocab_file, os.path.dirname(vocab_file)
         self._read: dict[str, dict[str, Any]] = {}
 
+    def know(self, path: str, values: dict[str, Any]) -> None:
+        """Takes the values of a file that somebody else has read."""
+        self._read.setdefault(path, values)
+
     @property
     def is_whole(self) -> bool:
         """Whether the vocabulary is in a tokenizer.json."""

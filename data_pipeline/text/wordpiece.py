@@ -61,7 +61,7 @@ def _read_tokenizer_json(
     """Reads the word pieces of a tokenizer.json, as Hugging Face writes it.
 
     Returns the tokens by id, the added ones among them, and {added token: whether it is
-    looked for in normalized text}. Lower-casing is in `pretrained.locate`.
+    looked for in normalized text}. Lower-casing is in `model_directory.locate`.
 
     Raises:
         ValueError: it is no tokenizer of word pieces, or an id is missing.

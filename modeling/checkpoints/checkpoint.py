@@ -1,13 +1,8 @@
-"""Checkpoints of any format: finding, opening, checking and loading one."""
+"""Checkpoints of any format: compared with a config, and assigned to a model."""
 
-import atexit
 import contextlib
 import dataclasses
-import functools
 import operator
-import os
-import shutil
-import tempfile
 import threading
 
 import keras
@@ -15,25 +10,17 @@ import numpy as np
 from absl import logging
 from keras import ops
 
-from contract import errors, remote_files, wording
-from contract.tensorflow_later import tf
+from contract import errors, wording
 from modeling.checkpoints import (
-    foreign_files,
-    google,
-    hugging_face,
-    keras_files,
-    model_garden,
+    foreign_tensors,
     names,
+    places,
     sentence_transformers,
-    tf_keras_h5,
     weights_file,
 )
 from modeling.networks import catalogue
-from modeling.networks.elmo import files as elmo_files
 from terminal import progress
 
-_HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
-_STATE = "checkpoint"  # the file in which TensorFlow names the newest one
 _REMEDY = "give the config file of this checkpoint"
 _TRAIN = "add --do_train, or set --init_checkpoint to the checkpoint of a run"
 _FLAG = ", or --allow_missing_weights to train them from random values"
@@ -67,122 +54,6 @@ class LoadReport:
         return "; ".join(phrases)
 
 
-def find(path):
-    """Finds the checkpoint at a path.
-
-    `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or .hdf5
-    file, a tf_model.h5, or the directory of a release, of a run or of such a file.
-    The result is a prefix, one of these files, or the directory that holds
-    model.safetensors or its shards.
-
-    Raises:
-        ForeignError: what is there is in the table of foreign_files.
-        ValueError: nothing is there; names what was looked for.
-    """
-    path = os.fspath(path)
-    foreign_files.check(path)
-    prefix = google.strip_ending(path)
-    if google.is_file(prefix + google.INDEX_ENDING):
-        return prefix
-    are = keras_files.is_keras, elmo_files.is_elmo, tf_keras_h5.is_file
-    if google.is_file(path) and any(is_one(path) for is_one in are):
-        return path
-    if os.path.basename(path) in _HUGGING_FACE_FILES:
-        path = os.path.dirname(path) or "."
-    if not remote_files.is_dir(path):
-        foreign_files.check_others(path)
-        raise errors.InputError(
-            f"{path}: no checkpoint there (looked for {prefix}.index and for a "
-            "directory); give a prefix such as DIR/bert_model.ckpt or its directory"
-        )
-    return _find_in(path)
-
-
-def latest(directory: str) -> str | None:
-    """The checkpoint that the file `checkpoint` names, also in a copied directory."""
-    if not remote_files.exists(os.path.join(directory, _STATE)):
-        return None
-    if (state := tf.train.get_checkpoint_state(directory)) is None:
-        return None
-    path = state.model_checkpoint_path
-    paths = path, os.path.join(directory, os.path.basename(path))
-    return next((path for path in paths if remote_files.exists(f"{path}.index")), None)
-
-
-def _find_in(directory):
-    if newest := latest(directory):
-        return newest
-    if _present(directory, _HUGGING_FACE_FILES):
-        return directory
-    prefixes = google.find_prefixes(directory)
-    singles = _present(directory, (keras_files.MODEL_FILE, *tf_keras_h5.FILES))
-    if singles and not prefixes:
-        return singles[0]
-    paths = prefixes
-    if len(prefixes) != 1:
-        paths = prefixes + remote_files.matching(directory, elmo_files.PATTERN)
-    if len(paths) == 1:
-        return paths[0]
-    if paths:
-        wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
-    else:
-        foreign_files.check_others(directory)
-        held = sorted(map(os.path.basename, remote_files.matching(directory, "*")))
-        if others := [name for name in held if name.endswith(".safetensors")]:
-            raise errors.InputError(
-                f"{directory}: weights are read of {hugging_face.WEIGHTS_FILE}, and "
-                f"lie in {wording.first_of(others)}; rename the file of this model, or "
-                f"of its parts add {hugging_face.INDEX_FILE}"
-            )
-        wrong = "no checkpoint in this directory"
-        wrong += f" (it holds {wording.first_of(held)})" if held else ""
-    raise errors.InputError(
-        f"{directory}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a "
-        "directory with one checkpoint or model.safetensors"
-    )
-
-
-def _present(directory, files):
-    paths = (os.path.join(directory, file) for file in files)
-    return list(filter(google.is_file, paths))
-
-
-def open_file(path, config=None) -> weights_file.WeightsFile:
-    """Opens the checkpoint that `find` finds.
-
-    The config decides to which network names without its prefix belong.
-    """
-    place = find(path)
-    if "://" in place and not remote_files.exists(place + google.INDEX_ENDING):
-        place = _copy_here(place)
-    if remote_files.is_dir(place) or tf_keras_h5.is_file(place):
-        return hugging_face.HuggingFaceFile(place, config)
-    if keras_files.is_keras(place):
-        return keras_files.KerasFile(place)
-    if elmo_files.is_elmo(place):
-        return elmo_files.ElmoWeights(place)
-    file = google.GoogleFile(place)
-    is_by_objects = model_garden.GRAPH in file.shapes
-    return model_garden.ModelGardenFile(place) if is_by_objects else file
-
-
-@functools.cache
-def _copy_here(path):
-    """Copies remote weights, for libraries that read local files alone; until exit."""
-    if remote_files.is_dir(path):
-        directory, name, pattern = path, "", "*.safetensors*"
-    else:
-        directory, name = os.path.split(path)
-        pattern = name
-    if name == tf_keras_h5.INDEX_FILE:
-        pattern = "tf_model*.h5*"
-    local = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, local, ignore_errors=True)
-    for file in remote_files.matching(directory, pattern):
-        tf.io.gfile.copy(file, os.path.join(local, os.path.basename(file)))
-    return os.path.join(local, name) if name else local
-
-
 def check_file(config, file, *, allows_missing=None):
     """Compares a config with the header of a file, before a network is built.
 
@@ -209,8 +80,12 @@ def check_file(config, file, *, allows_missing=None):
         )
     differing = []
     for key, size in sizes.items():
+        if key in (names.DEPTH, names.KIND):
+            continue
         wanted = operator.attrgetter(key)(config)  # a key of a side has a dot
-        if key not in (names.DEPTH, names.KIND) and not _fits(config, key, size):
+        # A file may lack the rows of special tokens.
+        most = config.spec.new_tokens if key in ("vocab_size", "num_table_rows") else 0
+        if wanted != size and not (most and 0 < wanted - size <= most):
             key = config.key_in_file(key)
             differing.append(f"{key}={wanted} (the file has {size})")
     if differing:
@@ -235,14 +110,7 @@ def check_file(config, file, *, allows_missing=None):
             f"variables of the encoder; copy it again, or {_REMEDY}{flag}"
         )
     others = file.shapes.keys() - file.states.keys() - set(keys)
-    foreign_files.check_left_over(file.source, keys, sorted(others))
-
-
-def _fits(config, key, size):
-    """Whether a size is the config's, or is without its special tokens alone."""
-    wanted = operator.attrgetter(key)(config)
-    most = config.spec.new_tokens if key in ("vocab_size", "num_table_rows") else 0
-    return bool(wanted == size or (most and 0 < wanted - size <= most))
+    foreign_tensors.check_left_over(file.source, keys, sorted(others))
 
 
 @contextlib.contextmanager
@@ -264,20 +132,27 @@ def _give(variable, value):
         variable._initializer = lambda *_, dtype: ops.convert_to_tensor(value, dtype)
 
 
-def load(model, path, *, allows_missing=None, starts_head=False):
-    """Assigns a built model what the checkpoint at `path` has, after `check_file`."""
-    file = open_file(path, model.config)
+def load(model, path, *, allows_missing=None, starts_head=False, file=None):
+    """Assigns a built model what the checkpoint at `path` has, after `check_file`.
+
+    `file` is the checkpoint there, if it is open.
+    """
+    file = file or places.open_file(path, model.config)
     check_file(model.config, file, allows_missing=allows_missing)
-    return assign(model, file, path, starts_head=starts_head)
+    modules = (
+        sentence_transformers.read(path) if hasattr(model, "projections") else None
+    )
+    beside = open_projections(modules, model.config, file)
+    return assign(model, file, beside, starts_head=starts_head)
 
 
 def assign(
-    model, file: weights_file.WeightsFile, path=None, *, starts_head=False
+    model, file: weights_file.WeightsFile, beside=None, *, starts_head=False
 ) -> LoadReport:
     """Assigns every variable of a built model that an open checkpoint has.
 
     run_classifier.py's init_from_checkpoint, which is silent about what it leaves out.
-    Projections that the file lacks are those of the modules around its `path`. With
+    `beside` has the projections that the file lacks, as of `open_projections`. With
     `starts_head` the rows of classes stay random, for those in the file are of others.
 
     Raises:
@@ -286,10 +161,7 @@ def assign(
     assigned: list[str] = []
     missing: list[str] = []
     used, network = set(), model.config.spec
-    rows = names.named_variables(model)
-    beside = {}
-    if path is not None and hasattr(model, "projections"):
-        beside = open_projections(sentence_transformers.read(path), model.config, file)
+    rows, beside = names.named_variables(model), beside or {}
     for name, variable in progress.track(rows, len(rows), "loading weights: variable"):
         key, shape = name.key(file.format), tuple(variable.shape)
         if key in file.shapes:
@@ -350,7 +222,7 @@ def open_projections(modules, config, file=None):
     Raises:
         InputError: they do not fit each other and the network, before any is built.
     """
-    rows, places, width = names.head_rows(config), {}, config.hidden_size
+    rows, beside, width = names.head_rows(config), {}, config.hidden_size
     for j, projection in enumerate(modules.text_vectors.projections if modules else ()):
         wanted = {"linear.weight": (projection.units, width)}
         if projection.use_bias:
@@ -364,16 +236,16 @@ def open_projections(modules, config, file=None):
                 if row.key(file.format) in file.shapes:
                     shapes[key] = file.shape_of(row)[::-1]
         else:
-            source = open_file(modules.projection_files[j])
+            source = places.open_file(modules.projection_files[j])
             shapes = dict(source.shapes)
             for key, row in parts.items():
-                places[row.path] = source, dataclasses.replace(row, hugging_face=key)
+                beside[row.path] = source, dataclasses.replace(row, hugging_face=key)
         if shapes != wanted:
             raise errors.InputError(
                 f"{source.source}: has {shapes}, and the modules before want {wanted}; "
                 "give the files of one model"
             )
-    return places
+    return beside
 
 
 def _lacks_tokens(stored, shape, most):
@@ -405,14 +277,10 @@ def load_trained(model, path, *, allows_missing=None):
 
 def check_trained(model, report, remedy):
     """Raises InputError where answers of a model depend on weights that are random."""
-    if needed := list_needed(model, report.missing):
-        raise errors.InputError(f"{lacks(report.source, needed)}; {remedy}")
-
-
-def list_needed(model, missing):
-    """Those of the `missing` variables on which the outputs of a model depend."""
     # Hugging Face's files of spans and tags have no pooler.
-    return [n for n in missing if model.uses_pooler or "/pooler/" not in n]
+    needed = [n for n in report.missing if model.uses_pooler or "/pooler/" not in n]
+    if needed:
+        raise errors.InputError(f"{lacks(report.source, needed)}; {remedy}")
 
 
 def lacks(source, needed):

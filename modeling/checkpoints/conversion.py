@@ -24,12 +24,11 @@ from modeling.checkpoints import (
     google,
     hugging_face,
     names,
-    pretrained,
+    places,
     sentence_transformers,
     weights_file,
 )
-from modeling.features import head_config
-from modeling.networks import catalogue
+from modeling.configs import config_limits
 from modeling.networks.elmo import files as elmo_files
 
 # The weights, by the name that releases give them.
@@ -47,7 +46,7 @@ WRITTEN = (
     f"{_BARE_PREFIX}.*",
 )
 OWN_FILES = (  # and of the files beside them; these may be overwritten
-    *pretrained.CONFIG_FILES,
+    *places.CONFIG_FILES,
     file_names.GENERATION_CONFIG,
     *file_names.OF_TOKENIZERS,
     file_names.LABEL_MAP,
@@ -55,17 +54,7 @@ OWN_FILES = (  # and of the files beside them; these may be overwritten
     *sentence_transformers.WRITTEN,
     *WRITTEN,
 )
-ALWAYS = pretrained.CONFIG_FILES, WRITTEN  # of each a directory has one
-# Variables that only one head has, and their head; those of CLASS_HEADS have C rows.
-_HEAD_OF = {
-    "masked_lm/bias": "pretraining",
-    "next_sentence/bias": "pretraining",
-    "classifier/logits/bias": "classifier",
-    "classifier/out_proj/bias": "classifier",
-    "discriminator/logits/bias": "discriminator",
-    "tagger/logits/bias": "tagger",
-    "span/logits/bias": "span",
-}
+ALWAYS = places.CONFIG_FILES, WRITTEN  # of each a directory has one
 _UNNEEDED = ("pooler", "masked_lm", "next_sentence")  # parts, by other tasks
 
 
@@ -114,69 +103,12 @@ class Converted:
         return "\n".join(lines)
 
 
-def read(path, config, head="auto", file=None, **settings):
-    """Reads a checkpoint with its head into a Converted.
-
-    `path` is as in checkpoint.find, `file` the checkpoint there, if it is open; `head`
-    is as in `find_head`, and `settings` are further arguments of that model, beside
-    those in a head.json. The pooler and one head for pretraining may be missing. An
-    encoder-decoder without its head is its encoder.
-
-    Raises:
-        ValueError: it cannot be read, is of another config, or lacks a part of it.
-    """
-    file = file or checkpoint.open_file(path, config)
-    checkpoint.check_file(config, file)
-    if (depth := file.sizes()[names.DEPTH]) > config.num_blocks:
-        key = config.key_in_file(config.blocks_field)
-        raise errors.InputError(
-            f"{file.source}: has {depth} layers, but its config has {key}="
-            f"{config.num_blocks}; give the config file of this checkpoint"
-        )
-    num_classes = None
-    if "text_vectors" not in settings:
-        head, num_classes = find_head(file, config, head, path)
-    if head in pretrainers.TASK_HEADS:
-        settings = {"reading": head_config.read_beside(file.source), **settings}
-    modules = None
-    if head == "text_encoder" and (modules := sentence_transformers.read(path)):
-        settings = {"text_vectors": modules.text_vectors, **settings}
-        sentence_transformers.check(modules, config, file)
-        checkpoint.open_projections(modules, config, file)
-    is_choice = hugging_face.stated_problem_type(config) == "choice"
-    if head == "classifier" and is_choice and config.spec.choice_class(config):
-        settings = {"sequences": "compared", **settings}
-    with checkpoint.drawing_after():
-        model = pretrainers.build(
-            head, num_classes, select_config(config, head), **settings
-        )
-        is_part = type(model.config) is not type(config)
-        report = checkpoint.assign(
-            model, _select_part(file, config, model) if is_part else file, path
-        )
-    rows = [name for name, _ in names.named_variables(model)]
-    part = model.config.spec.part
-    has = {part(name.path) for name in rows if name.google in report.assigned}
-    if head in pretrainers.CLASS_HEADS and head not in has:
-        raise errors.InputError(
-            f"--head={head}: {report.source} has the names of another head of "
-            f"{config.kind}; leave --head out to find it"
-        )
-    for name in rows:
-        if name.google in report.missing and part(name.path) in has:
-            raise errors.InputError(
-                f"{report.source}: lacks {name.google}, though it has others of the "
-                f"{part(name.path)}; copy it again"
-            )
-    return Converted(file.format, head, model, report, file.states, modules)
-
-
 def select_config(config, head):
-    """The config of the model that `read` returns; a BERT's for a bare encoder."""
+    """The config of the model of a head; a BERT's for a bare encoder."""
     return config.spec.part_alone(config) if head == "none" else config
 
 
-def _select_part(file, config, model):
+def select_part(file, config, model):
     """What an open checkpoint of a config has of a model of `select_config`."""
     rows = [name for name, _ in names.named_variables(model)]
     places = {
@@ -187,76 +119,27 @@ def _select_part(file, config, model):
     return weights_file.Renamed(f"{file.source} (encoder)", file.format, places)
 
 
-def find_head(file, config, head="auto", path=""):
-    """The head in an open file, by its names if "auto", and C for CLASS_HEADS.
-
-    A classifier and a tagger have the same names, except in Keras' files. Unless `head`
-    or the config's `architectures` names the tagger, it is a classifier, because the
-    original has no tagger. A modules.json around `path` makes it a text_encoder.
+def check_whole(model, head, report):
+    """Refuses a model of which a checkpoint has a part incompletely; see LoadReport.
 
     Raises:
-        ValueError: it has several heads, or not this one.
+        ValueError: the head is one of CLASS_HEADS and not there, or a variable is
+            missing beside others of its part.
     """
-    rows, network = names.head_rows(config), config.spec
-    keys = {path: rows[path].key(file.format) for path in _HEAD_OF if path in rows}
-    held = {_HEAD_OF[path]: key for path, key in keys.items() if key in file.shapes}
-    order = keys.get("next_sentence/bias")
-    if config.is_left_to_right and "pretraining" in held and order not in file.shapes:
-        held["language_model"] = held.pop("pretraining")
-    if "pretraining" in held:
-        held[network.pretraining_head] = held.pop("pretraining")
-    is_text = head in ("auto", "text_encoder")
-    if is_text and sentence_transformers.read(path or file.source):
-        held = {"text_encoder": ""}
-    if "discriminator" in held:
-        held.pop("pretraining", None)  # of its generator
-    architecture = hugging_face.architecture(config)
-    if held.get("classifier") and held.get("classifier") == held.get("tagger"):
-        is_tagger = head == "tagger" or (
-            head != "classifier" and hugging_face.is_tagger(config)
-        )
-        del held["classifier" if is_tagger else "tagger"]
-    if head == "auto":
-        if len(held) > 1:
-            raise errors.InputError(
-                f"{file.source}: has several heads, {' and '.join(sorted(held))}; "
-                "choose one by --head"
-            )
-        if held and architecture not in ("", *catalogue.transformers_classes()):
-            raise errors.InputError(
-                f"{file.source}: the head of {architecture} is not known; name one by "
-                "--head, or --head=none for the encoder alone"
-            )
-        head = next(iter(held), network.usual_head)
-    if head == network.free_head:
-        return head, None
-    if head != "none" and head not in held:
-        listed = " and ".join(sorted(held)) or "none"
+    rows = [name for name, _ in names.named_variables(model)]
+    part = model.config.spec.part
+    has = {part(name.path) for name in rows if name.google in report.assigned}
+    if head in pretrainers.CLASS_HEADS and head not in has:
         raise errors.InputError(
-            f"--head={head}: {file.source} has no such head (it has: {listed}); leave "
-            "--head out to find it"
+            f"--head={head}: {report.source} has the names of another head of "
+            f"{model.config.kind}; leave --head out to find it"
         )
-    if head not in pretrainers.CLASS_HEADS:
-        return head, None
-    return head, count_classes(file, config, head)
-
-
-def count_classes(file, config, head):
-    """C of one of CLASS_HEADS in an open file; None where it has no such head."""
-    rows = names.head_rows(config)
-    for path in (path for path in rows if _HEAD_OF.get(path) == head):
-        kernel = rows[path.replace("/bias", "/kernel")].key(file.format)
-        bias = file.shapes.get(rows[path].key(file.format))
-        shape = file.shapes.get(kernel, ())
-        if bias is None:
-            continue
-        if len(bias) != 1 or bias[0] not in shape:
+    for name in rows:
+        if name.google in report.missing and part(name.path) in has:
             raise errors.InputError(
-                f"{file.source}: {kernel} is {list(shape)}, and its bias {list(bias)}; "
-                "copy it again"
+                f"{report.source}: lacks {name.google}, though it has others of the "
+                f"{part(name.path)}; copy it again"
             )
-        return bias[0]
-    return None
 
 
 def digest(model):
@@ -272,7 +155,7 @@ def count_rows(config, num_tokens, wanted=0):
 
     Raises:
         ValueError: rows would be lost, tokens would have none, or more rows would be
-            spare than `pretrained.check_sizes` accepts.
+            spare than `config_limits.check_sizes` accepts.
     """
     least = max(config.vocab_size, num_tokens)
     if wanted and wanted < least:
@@ -280,10 +163,10 @@ def count_rows(config, num_tokens, wanted=0):
             f"--resize_embeddings={wanted}: there are {config.vocab_size} rows and "
             f"{num_tokens} tokens; give {least} or more"
         )
-    if num_tokens and wanted > num_tokens + pretrained.SPARE_ROWS:
+    if num_tokens and wanted > num_tokens + config_limits.SPARE_ROWS:
         raise errors.InputError(
             f"--resize_embeddings={wanted}: {num_tokens} tokens leave more than "
-            f"{pretrained.SPARE_ROWS} rows to spare; name more in --add_tokens"
+            f"{config_limits.SPARE_ROWS} rows to spare; name more in --add_tokens"
         )
     return wanted or least
 
@@ -351,10 +234,17 @@ def write(directory, model, target, *, left_out=(), **kept):
         raise atomic_files.unwritable(directory, e) from e
 
 
+def files_of(config, tokenizer, *, for_library=False):
+    """{file name: text} of config and, if there is a tokenizer, its vocabulary."""
+    texts = {config.file_name: config.to_json_string()}
+    texts |= config.spec.beside(config, for_library)
+    return texts if tokenizer is None else texts | tokenizer.files()
+
+
 def write_directory(
     directory, model, target, *, tokenizer=None, files=(), modules=None, **kept
 ):
-    """As `write`, with all files that `pretrained.locate` finds beside the weights.
+    """As `write`, with all files of a model beside the weights.
 
     `tokenizer` is None for no vocabulary, `files` are further texts by name, `modules`
     is a sentence_transformers.SentenceTransformer with a TextEncoder's prompts.
@@ -363,7 +253,7 @@ def write_directory(
     config = hugging_face.describe(
         model, kept.get("left_out", ()), kept.get("problem_type", "")
     )
-    texts = pretrained.files(config, tokenizer, for_library=target == "hugging_face")
+    texts = files_of(config, tokenizer, for_library=target == "hugging_face")
     if target == "google":
         texts = config.spec.as_released(config, texts)
     if target == "hugging_face":
@@ -378,12 +268,6 @@ def write_directory(
         path = pathlib.Path(directory, name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
-
-
-def read_again(directory, model, head):
-    """The model in a directory that `write_directory` has written."""
-    config = pretrained.read_config(pretrained.look_in(directory).config_file)
-    return read(directory, config, head).model
 
 
 def copy_random(model, missing):

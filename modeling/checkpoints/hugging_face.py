@@ -16,7 +16,7 @@ import safetensors.numpy
 
 from contract import errors, file_names, json_files
 from modeling import models
-from modeling.checkpoints import foreign_files, names, tf_keras_h5, weights_file
+from modeling.checkpoints import foreign_tensors, names, tf_keras_h5, weights_file
 from modeling.networks import catalogue, spec
 
 WEIGHTS_FILE = "model.safetensors"
@@ -96,7 +96,7 @@ class HuggingFaceFile(weights_file.WeightsFile):
             name: tuple(file.get_slice(key).get_shape())
             for name, (file, key) in self._stored.items()
         }
-        foreign_files.check_tensors(self.source, self.shapes)
+        foreign_tensors.check(self.source, self.shapes)
         self.states = weights_file.matches(_BUFFERS, self.shapes)
         self.states |= {key: key for key in unread if key in self.shapes}
         if "score.weight" in self.shapes:  # their classifier has no bias, GPT's has

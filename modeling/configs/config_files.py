@@ -12,7 +12,7 @@ from modeling.networks import catalogue
 
 
 def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> Any:
-    """Reads the config of any network, in a file of pretrained.CONFIG_FILES.
+    """Reads the config of any network, in a file of places.CONFIG_FILES.
 
     Raises:
         FileNotFoundError, OSError: no such file, or it cannot be read.

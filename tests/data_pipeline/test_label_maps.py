@@ -5,7 +5,6 @@ import pytest
 from data_pipeline import findings, head_classes, label_maps
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
-from modeling.checkpoints import pretrained
 from modeling.configs import config
 from tests import tiny
 from training import model_directory
@@ -28,15 +27,12 @@ def test_classes_are_read_as_they_were_written(tmp_path, classes):
     assert label_maps.find(str(tmp_path)) == str(path)
     assert label_maps.find(f"{tmp_path}/model.ckpt-10") == str(path)
     assert label_maps.find("") == label_maps.find(f"{tmp_path}/a/b") == ""
-    is_tagger = isinstance(classes, schemes.TagNames)
-    assert label_maps.is_of_tagger(str(path)) == is_tagger
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"0": "a", "2": "b"}'])
 def test_what_is_no_label_map(tmp_path, text):
     path = tmp_path / "label_map.json"
     path.write_text(text)
-    assert not label_maps.is_of_tagger(str(path))
     with pytest.raises(ValueError, match="not a label map"):
         head_classes.read(path, 2)
     path.write_text(json.dumps({"0": "O", "1": "B-X", "tag_scheme": "none"}))
@@ -63,7 +59,7 @@ def test_classes_from_names_alone():
 def test_without_a_label_map_the_config_has_the_classes():
     def read_config(head, count=2, **extra):
         shape = config.BertConfig(vocab_size=9, extra=extra)
-        files = pretrained.ModelFiles()
+        files = model_directory.ModelFiles()
         opened = model_directory.ModelDirectory(files, shape)
         return opened.read_head(head, count).classes
 

@@ -104,7 +104,7 @@ def in_order(ranked):
 def test_files_name_the_activation(source, tmp_path, form, caplog):
     path, _ = write(source, tmp_path / "model", form)
     opened, _ = model_directory.open_directory(path, head="auto")
-    classes = opened.find_head("classifier").classes
+    classes = opened.stored_head("classifier").classes
     assert classes.problem_type == "regression"
     assert classes.activation == ("sigmoid" if FORMS[form][2] else "")
     assert "without effect" not in caplog.text

@@ -11,11 +11,12 @@ import tensorflow as tf
 from data_pipeline.pretraining import cloze
 from data_pipeline.text import wordpiece
 from modeling import models, pretrainers
-from modeling.checkpoints import checkpoint, google, pretrained
+from modeling.checkpoints import checkpoint, conversion, google
 from serving import export, predictor
 from tasks import prediction
 from tests import tiny
 from tests.serving import exported_ops, odd_texts
+from training import model_directory
 
 LENGTH, MASKS, TOP_K = 12, 3, 4
 TEXTS = [
@@ -66,8 +67,8 @@ def asking(version_dir, signature="serving_default"):
 
 @functools.cache
 def network(model_dir):
-    files = pretrained.locate(str(model_dir))
-    model = pretrainers.BertPretrainer(pretrained.read_config(files.config_file))
+    files = model_directory.locate(str(model_dir))
+    model = pretrainers.BertPretrainer(model_directory.read_config(files.config_file))
     model.build()
     checkpoint.load(model, files.init_checkpoint)
     return model, wordpiece.BertTokenizer.from_file(files.vocab_file)
@@ -183,7 +184,7 @@ def test_choices_are_those_of_extract_features(
     directory = tmp_path / "headless"
     directory.mkdir()
     google.save(directory / "bert_model.ckpt", plain)
-    for name, text in pretrained.files(model.config, tokenizer).items():
+    for name, text in conversion.files_of(model.config, tokenizer).items():
         (directory / name).write_text(text)
     saved = []
     monkeypatch.setattr(export, "save", lambda *a: saved.append(a))

@@ -2,18 +2,20 @@
 
 import pytest
 
-from modeling.checkpoints import pretrained
 from tasks import networks
 from tests import tiny
 from tests.refusals import refused
+from training import model_directory
 
 
 @pytest.fixture
 def located(monkeypatch):
 
     def call(lowers=None):
-        place = pretrained.ModelFiles("dir/c.json", "dir/vocab.txt", "dir/ckpt", lowers)
-        monkeypatch.setattr(pretrained, "locate", {"dir": place}.__getitem__)
+        place = model_directory.ModelFiles(
+            "dir/c.json", "dir/vocab.txt", "dir/ckpt", lowers
+        )
+        monkeypatch.setattr(model_directory, "locate", {"dir": place}.__getitem__)
 
     call()
     return call
@@ -35,13 +37,13 @@ def test_pretrained_stands_for_three_settings_that_override_it(
     located, arguments, config_file, vocab_file, weights
 ):
     settings = tiny.settings_of("run_generation", *arguments.split())
-    expected = pretrained.ModelFiles(config_file, vocab_file, weights, True)
+    expected = model_directory.ModelFiles(config_file, vocab_file, weights, True)
     assert networks.find_files(settings) == expected
 
 
 def test_config_alone_is_enough_for_random_weights():
     settings = tiny.settings_of("run_squad", "--bert_config_file=c.json")
-    expected = pretrained.ModelFiles("c.json", "", "", True, allows_missing=False)
+    expected = model_directory.ModelFiles("c.json", "", "", True, allows_missing=False)
     assert networks.find_files(settings) == expected
     with refused("--bert_config_file is missing; set it, or set --pretrained"):
         networks.find_files(tiny.settings_of("run_squad"))
@@ -75,4 +77,4 @@ def test_directory_decides_on_lower_case_unless_a_setting_does(
     located(lowers)
     settings = tiny.settings_of("run_squad", "--pretrained=dir", *flag.split())
     assert networks.find_files(settings).do_lower_case is expected
-    assert pretrained.locate("dir").do_lower_case is lowers
+    assert model_directory.locate("dir").do_lower_case is lowers

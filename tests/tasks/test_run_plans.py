@@ -7,7 +7,6 @@ import types
 import pytest
 import tensorflow as tf
 
-from modeling.checkpoints import pretrained
 from modeling.configs import config
 from modeling.networks.encoder_decoder import spec as encoder_decoder
 from tasks import run_plans
@@ -45,7 +44,7 @@ def fine_tuning_plan(settings, network=BERT, **changes):
     return run_plans.fine_tuning_plan(
         settings,
         STRATEGY,
-        model_directory.ModelDirectory(pretrained.ModelFiles(), network),
+        model_directory.ModelDirectory(model_directory.ModelFiles(), network),
         num_examples=320,
         score_names=("f1",),
         **changes,

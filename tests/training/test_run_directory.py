@@ -263,9 +263,9 @@ def test_scores_of_earlier_weights_add_no_point(tmp_path, step, points):
 
 
 def test_flags_of_a_trained_directory_are_read(tmp_path):
-    assert model_directory.trained_with(str(tmp_path), "max_seq_length") is None
+    assert model_directory.read_run(str(tmp_path)).flags.get("max_seq_length") is None
     begin(tmp_path, flags={"max_seq_length": 48})
-    assert model_directory.trained_with(str(tmp_path), "max_seq_length") == 48
-    assert model_directory.trained_with(str(tmp_path), "another") is None
+    assert model_directory.read_run(str(tmp_path)).flags.get("max_seq_length") == 48
+    assert model_directory.read_run(str(tmp_path)).flags.get("another") is None
     (tmp_path / "run.json").write_text('{"flags": ')
-    assert model_directory.trained_with(str(tmp_path), "max_seq_length") is None
+    assert model_directory.read_run(str(tmp_path)).flags.get("max_seq_length") is None

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from modeling.checkpoints import checkpoint, weights_file
+from modeling.checkpoints import checkpoint, places, weights_file
 from modeling.networks import bert_names
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from modeling.networks.encoder_decoder import spec
@@ -16,26 +16,26 @@ def load(model, encoder, decoder=""):
     A side with fewer layers takes the first ones of its BERT.
 
     Args:
-        encoder, decoder: paths as in checkpoint.find; without the latter it is the
+        encoder, decoder: paths as in places.find; without the latter it is the
             former.
 
     Raises:
         ValueError: a file cannot be read, or is not of the config of its side.
     """
-    places, sources = {}, []
+    stored, sources = {}, []
     paths = encoder, decoder or encoder
     for side, path in zip(encoder_decoder_config.SIDES, paths, strict=True):
         config = getattr(model.config, side)
         config = dataclasses.replace(config, attention="bidirectional")
-        file = checkpoint.open_file(path, config)
+        file = places.open_file(path, config)
         checkpoint.check_file(config, file)
         rows = config.spec.rows(config)
         if side == "decoder":
             rows += bert_names.masked_lm_rows(config)
         for row, ours in zip(rows, spec.side_rows(side, rows), strict=True):
             if row.key(file.format) in file.shapes:
-                places[ours.google] = file, row
+                stored[ours.google] = file, row
         sources.append(f"{file.source} ({side})")
     return checkpoint.assign(
-        model, weights_file.Renamed(", ".join(sources), "google", places)
+        model, weights_file.Renamed(", ".join(sources), "google", stored)
     )

@@ -19,8 +19,8 @@ from contract import atomic_files, errors
 from data_pipeline.batches import packing
 from data_pipeline.pretraining import cloze, masking
 from data_pipeline.text import offsets, opening, unigram
-from modeling.checkpoints import pretrained
 from tests.serving import exported_ops
+from training import model_directory
 
 PIECES = [
     "▁the",
@@ -217,7 +217,7 @@ def test_files_give_the_same_tokenizer(tmp_path, kind, write):
     for name, text in tokenizer.files().items():
         atomic_files.write_text(str(copy / name), text)
     assert {path.name for path in copy.iterdir()} == names
-    files = pretrained.look_in(copy)
+    files = model_directory.locate(copy, needs_all=False)
     assert files.vocab_file.endswith(".model") == (write is write_model)
     assert files.do_lower_case is {"xlm": None, "albert": True, "cased": False}[kind]
     for path in (files.vocab_file, str(copy / "tokenizer.json")):

@@ -17,10 +17,11 @@ from modeling.checkpoints import (
     google,
     keras_files,
     names,
-    pretrained,
+    places,
 )
 from tests import full_disk, killed
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
+from training import model_directory
 
 FILES = {**conversion.FILES, "keras": keras_files.MODEL_FILE}
 FORMATS = ("google", "hugging_face", "keras")
@@ -31,7 +32,7 @@ WEIGHTS = {"w": np.ones(2, np.float32)}
 
 
 def check_path(config, path, **options):
-    checkpoint.check_file(config, checkpoint.open_file(path, config), **options)
+    checkpoint.check_file(config, places.open_file(path, config), **options)
 
 
 def stored(prefix):
@@ -68,7 +69,7 @@ def path(request, model, tmp_path_factory):
 @pytest.mark.parametrize("ending", [".index", ".data-00000-of-00001", "", None])
 def test_release_is_found_by_prefix_file_or_directory(golden_dir, ending):
     prefix = f"{golden_dir}/bert_model.ckpt"
-    assert checkpoint.find(golden_dir if ending is None else prefix + ending) == prefix
+    assert places.find(golden_dir if ending is None else prefix + ending) == prefix
 
 
 def test_checkpoint_of_a_moved_directory_lies_beside_its_state(model, tmp_path, capfd):
@@ -76,11 +77,11 @@ def test_checkpoint_of_a_moved_directory_lies_beside_its_state(model, tmp_path, 
         google.save(tmp_path / f"model.ckpt-{step}", model)
     state = tmp_path / "checkpoint"
     state.write_text('model_checkpoint_path: "/old/model.ckpt-12"\n')
-    assert checkpoint.find(tmp_path) == str(tmp_path / "model.ckpt-12")
+    assert places.find(tmp_path) == str(tmp_path / "model.ckpt-12")
     assert capfd.readouterr() == ("", "")
     state.write_text('model_checkpoint_path: "/old/model.ckpt-13"\n')
     with pytest.raises(ValueError, match="3 checkpoints there"):
-        checkpoint.find(tmp_path)
+        places.find(tmp_path)
 
 
 def test_release_is_loaded_and_written_as_it_was(
@@ -288,28 +289,28 @@ def test_only_what_a_checkpoint_lacks_is_drawn(path, tiny_config, monkeypatch):
 def test_path_without_a_checkpoint_is_refused(tiny_config, tmp_path):
     absent = tmp_path / "gone" / "bert_model.ckpt"
     with pytest.raises(ValueError, match=f"no checkpoint there .*{absent}.index"):
-        checkpoint.find(absent)
+        places.find(absent)
     with pytest.raises(ValueError, match="no checkpoint in this directory; give a"):
-        checkpoint.find(tmp_path)
+        places.find(tmp_path)
     for name in ("b.safetensors", "a.safetensors"):
         (tmp_path / "two").mkdir(exist_ok=True)
         (tmp_path / "two" / name).touch()
     with pytest.raises(ValueError, match=r"two: .*, and lie in a.*, b.*; rename the"):
-        checkpoint.find(tmp_path / "two")
+        places.find(tmp_path / "two")
     (tmp_path / "bert_model.ckpt.index").mkdir()
     with pytest.raises(ValueError, match=r"directory \(it holds bert_model.*two\); "):
-        checkpoint.find(tmp_path)
+        places.find(tmp_path)
     for path in (tmp_path, tmp_path / "bert_model.ckpt"):
         with pytest.raises(ValueError, match="no checkpoint"):
-            checkpoint.find(path)
+            places.find(path)
     google.write(tmp_path / "b.ckpt", {"resnet/w": np.zeros(2, np.float32)})
     with pytest.raises(ValueError, match="none of its 1 variables belongs to a BERT"):
         checkpoint.load(random_model(tiny_config), tmp_path)
     google.write(tmp_path / "a.ckpt", WEIGHTS)
     with pytest.raises(ValueError, match=r"2 checkpoints there \(.*a\.ckpt, .*b\.ckpt"):
-        checkpoint.find(tmp_path)
+        places.find(tmp_path)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "b.ckpt"\n', "utf-8")
-    assert checkpoint.find(tmp_path) == str(tmp_path / "b.ckpt")
+    assert places.find(tmp_path) == str(tmp_path / "b.ckpt")
 
 
 @pytest.mark.parametrize("fails_at", [0, 1])
@@ -318,7 +319,7 @@ def test_killed_writing_leaves_nothing_to_read(tmp_path, fails_at):
     with killed.at_call(tf.io.gfile, "rename", number=fails_at):
         google.write(prefix, WEIGHTS)
     with pytest.raises(ValueError, match="no checkpoint"):
-        checkpoint.find(prefix)
+        places.find(prefix)
     google.write(prefix, WEIGHTS)
     assert_equal(stored(prefix), WEIGHTS)
     assert len(list(tmp_path.iterdir())) == 2
@@ -343,11 +344,11 @@ def test_config_is_compared_when_it_is_opened(model, tiny_config, tmp_path):
         allows_missing=False,
     )
     with pytest.raises(ValueError, match="but the file has 2; give the config file"):
-        pretrained.open_weights(files, deep, 60, 32)
+        model_directory.open_weights(files, deep, 60, 32)
     files.allows_missing = True  # and then the memory is checked
     with pytest.raises(ValueError, match=r"config\.json: .* weights are .* GB, and"):
-        pretrained.open_weights(files, deep, 60, 32)
+        model_directory.open_weights(files, deep, 60, 32)
     # A run that resumes does without its first checkpoint.
     files.init_checkpoint = f"{tmp_path}/gone.ckpt"
-    opened = pretrained.open_weights(files, tiny_config, 60, 32)
+    opened = model_directory.open_weights(files, tiny_config, 60, 32)
     assert opened == (tiny_config, None)

@@ -15,16 +15,11 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import (
-    comparison,
-    conversion,
-    google,
-    hugging_face,
-    pretrained,
-)
+from modeling.checkpoints import comparison, conversion, google, hugging_face
 from modeling.configs import config
-from tests import daily, full_disk
+from tests import daily, full_disk, read_model
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
+from training import model_directory
 
 REFERENCE = pathlib.Path(__file__).with_name("hugging_face_heads.npz")
 # head: class, parts of the names of its weights, {output here: output there}
@@ -87,7 +82,7 @@ def write_hugging_face(folder, reference, head):
 def test_heads_compute_what_hugging_faces_do(reference, tmp_path, head):
     """One layer of float32 differs by less than 1e-6; asserted is 1e-5."""
     shape = write_hugging_face(tmp_path, reference, head)
-    read = conversion.read(tmp_path, shape)
+    read = read_model.read(tmp_path, shape)
     assert (read.format, read.head) == ("hugging_face", head)
     assert read.report.missing == (POOLER if head in ("tagger", "span") else ())
     assert read.report.unused == ()
@@ -99,7 +94,7 @@ def test_heads_compute_what_hugging_faces_do(reference, tmp_path, head):
         np.testing.assert_allclose(outputs[ours], wanted, atol=1e-5, rtol=0)
     # The twin: the other gelu.
     other = dataclasses.replace(shape, hidden_act="gelu_tanh")
-    moved = conversion.read(tmp_path, other).model(features)[ours]
+    moved = read_model.read(tmp_path, other).model(features)[ours]
     assert np.abs(moved - wanted).max() > 5e-5
 
 
@@ -129,8 +124,8 @@ def test_round_trip_through_all_formats_is_exact(tiny_config, tmp_path, network,
         folder.mkdir()
         conversion.write_directory(folder, model, target)
         # A classifier and a tagger have the same names, but other configs.
-        config_file = pretrained.look_in(folder).config_file
-        read = conversion.read(folder, pretrained.read_config(config_file))
+        config_file = model_directory.locate(folder, needs_all=False).config_file
+        read = read_model.read(folder, model_directory.read_config(config_file))
         assert (read.format, read.head) == (target, head)
         assert read.report.missing == read.report.unused == ()
         assert_equal(values(read.model), wanted)
@@ -160,12 +155,12 @@ def test_head_follows_from_names_and_config(tiny_config, tmp_path):
     ):
         extra = {"architectures": architectures, "problem_type": 5}
         described = dataclasses.replace(tiny_config, extra=extra)
-        assert conversion.read(tmp_path, described, choice).head == head
+        assert read_model.read(tmp_path, described, choice).head == head
         assert hugging_face.stated_problem_type(described) == ""
     for other in (["BertForTokenX"], "BertForTokenX"):
         described = dataclasses.replace(tiny_config, extra={"architectures": other})
         with pytest.raises(ValueError, match="the head of BertForTokenX is not known"):
-            conversion.read(tmp_path, described)
+            read_model.read(tmp_path, described)
 
 
 def test_every_name_is_accounted_for(tiny_config, tmp_path):
@@ -173,7 +168,7 @@ def test_every_name_is_accounted_for(tiny_config, tmp_path):
     moments = {f"{name}/adam_m": value for name, value in span.items()}
     odd = {"global_step": np.int64(9), "my/table": np.zeros(2, np.float32)}
     path = write_google(tmp_path, span, moments, odd)
-    read = conversion.read(path, tiny_config)
+    read = read_model.read(path, tiny_config)
     assert str(read).splitlines() == [
         f"input: {path} (google), head: span",
         "converted: 41 variables (encoder 37, pooler 2, span 2)",
@@ -181,7 +176,7 @@ def test_every_name_is_accounted_for(tiny_config, tmp_path):
         "states, buffers and copies",
         "left over: my/table",
     ]
-    bare = conversion.read(path, tiny_config, "none")
+    bare = read_model.read(path, tiny_config, "none")
     head = ("cls/squad/output_bias", "cls/squad/output_weights")
     assert bare.report.unused == (*head, "my/table")
 
@@ -190,14 +185,14 @@ def test_several_heads_and_layers_too_many_are_refused(tiny_config, tmp_path):
     both = [values(random_model(tiny_config, head)) for head in ("span", "pretraining")]
     path = write_google(tmp_path, *both)
     with pytest.raises(ValueError, match="several heads, pretraining and span; choose"):
-        conversion.read(path, tiny_config)
-    assert conversion.read(path, tiny_config, "span").head == "span"
+        read_model.read(path, tiny_config)
+    assert read_model.read(path, tiny_config, "span").head == "span"
     with pytest.raises(ValueError, match=r"no such head \(it has: pretraining and sp"):
-        conversion.read(path, tiny_config, "classifier")
+        read_model.read(path, tiny_config, "classifier")
     other = dataclasses.replace(tiny_config, num_hidden_layers=1)
     message = "has 2 layers, but its config has num_hidden_layers=1; give"
     with pytest.raises(ValueError, match=message):
-        conversion.read(path, other, "span")
+        read_model.read(path, other, "span")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +210,7 @@ def test_half_a_part_is_refused(tiny_config, tmp_path, left_out, message):
     tensors = values(random_model(tiny_config, "classifier"))
     del tensors[left_out]
     with pytest.raises(ValueError, match=message):
-        conversion.read(write_google(tmp_path, tensors), tiny_config)
+        read_model.read(write_google(tmp_path, tensors), tiny_config)
 
 
 def test_masked_lm_alone_stays_alone(tiny_config, tmp_path):
@@ -224,7 +219,7 @@ def test_masked_lm_alone_stays_alone(tiny_config, tmp_path):
     for target in ("google", "hugging_face"):
         conversion.write(tmp_path, model, target, left_out=missing)
         path = tmp_path / conversion.FILES[target]
-        read = conversion.read(path, tiny_config)
+        read = read_model.read(path, tiny_config)
         assert set(read.report.missing) == set(missing)
         assert comparison.compare(model, read.model, missing) == 0
     raw = json.loads((tmp_path / "config.json").read_text("utf-8"))

@@ -11,11 +11,13 @@ import pytest
 import tensorflow as tf
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
+from modeling.checkpoints import checkpoint, google, names
 from modeling.configs import config_files
 from modeling.networks.elmo import files, lstm
+from tests import read_model
 from tests.elmo_files import OPTIONS, WEIGHTS, stored, write, zero_states
 from tests.modeling.random_weights import assert_equal, random_model, values
+from training import model_directory
 
 BIAS, CARRY = "CNN/b_cnn_0", "CNN_high_1/W_carry"
 
@@ -36,7 +38,7 @@ def test_release_is_found_by_its_directory(released, config):
     for vocab in ("", "vocab-2016-09-10.txt", "vocab.txt"):  # the last one counts
         if vocab:
             (released / vocab).write_text("<S>\n</S>\n<UNK>\n")
-        release = pretrained.locate(released)
+        release = model_directory.locate(released)
         assert pathlib.Path(release.config_file).name == "elmo_1x24_options.json"
         assert pathlib.Path(release.init_checkpoint).name == "elmo_1x24_weights.hdf5"
         assert pathlib.Path(release.vocab_file).name == vocab
@@ -48,7 +50,7 @@ def test_release_is_found_by_its_directory(released, config):
         np.testing.assert_array_equal(variable, arrays[name.hdf5], err_msg=name.hdf5)
     shutil.copyfile(OPTIONS, released / "other_options.json")
     with pytest.raises(ValueError, match="there is no bert_config"):
-        pretrained.locate(released)
+        model_directory.locate(released)
 
 
 def test_single_lstm_is_read_under_its_own_names(tmp_path, config):
@@ -66,7 +68,7 @@ def test_single_lstm_is_read_under_its_own_names(tmp_path, config):
     assert "lm/RNN_0/rnn/lstm_cell/kernel" in tensors
     google.write(tmp_path / "run-3", tensors)
     for path in (tmp_path / "weights.hdf5", tmp_path / "run-3"):
-        read = conversion.read(path, single, "none")
+        read = read_model.read(path, single, "none")
         assert read.report.missing == read.report.unused == ()
         assert_equal(values(read.model), values(model))
 
@@ -110,8 +112,10 @@ def word_ids(sentences):
 
 def test_published_fixture_gives_its_recorded_vectors(shared_file):
     directory = shared_file("data/others/bilm_fixture/options.json").parent
-    release = pretrained.locate(directory)
-    model = pretrainers.build("none", None, pretrained.read_config(release.config_file))
+    release = model_directory.locate(directory)
+    model = pretrainers.build(
+        "none", None, model_directory.read_config(release.config_file)
+    )
     checkpoint.load(model, release.init_checkpoint)
     lists = json.loads((directory / "lm_embeddings_sentences.json").read_text())
     states = zeros = zero_states(model.config, 3)

@@ -9,11 +9,12 @@ import pytest
 import safetensors.numpy
 
 import bert_reborn as bert
-from modeling.checkpoints import checkpoint, conversion, google, pretrained
+from modeling.checkpoints import checkpoint, conversion, google, places
 from modeling.networks.encoder_decoder import warm_start
 from serving import reranking, search_encoders
 from tests import tiny
 from tests.refusals import refused
+from training import model_directory
 
 WEIGHTS = "model.safetensors"
 QUERY = "bert.encoder.layer.1.attention.self.query"
@@ -49,10 +50,10 @@ CLASSIFY += "--max_seq_length=16 "
 DOORS = {
     "load": bert.load,
     "classifier": bert.classifier,
-    "locate": pretrained.locate,
-    "find": checkpoint.find,
-    "find_file": lambda path: checkpoint.find(path / WEIGHTS),
-    "is_there": pretrained.is_there,
+    "locate": model_directory.locate,
+    "find": places.find,
+    "find_file": lambda path: places.find(path / WEIGHTS),
+    "is_there": places.is_there,
     "reranker": lambda path: reranking.open_source(str(path), None),
     "encoder": lambda path: search_encoders.open_source(
         search_encoders.Source(str(path))
@@ -133,10 +134,10 @@ def test_what_lies_alone_is_named(folder, kind, door):
         DOORS[door](folder)
     if (folder / held[0]).is_file():
         with refused(f"{folder}/{held[0]} is not read"):
-            checkpoint.find(folder / held[0])
+            places.find(folder / held[0])
     empty(folder, *held, kept=())  # without its config, too
     with refused(*parts):
-        pretrained.locate(folder)
+        model_directory.locate(folder)
 
 
 @pytest.mark.parametrize("place", ["", "checkpoint-1000"])
@@ -154,7 +155,7 @@ def test_checkpoints_of_a_trainer_are_named(source, folder, place):
     for best in (None, "out/checkpoint-7"):
         state.write_text(json.dumps({"best_model_checkpoint": best}))
         with refused(*parts, "the directory of one of them"):
-            checkpoint.find(folder)
+            places.find(folder)
 
 
 @pytest.mark.parametrize(
@@ -242,4 +243,4 @@ def test_what_lies_beside_good_weights_is_left_alone(folder):
     ):
         assert name in model.source.partition("in the file but not used: ")[2]
     path = shutil.copytree(folder, folder.parent / "bert-onnx")  # a name alone
-    assert checkpoint.find(path) == str(path)
+    assert places.find(path) == str(path)

@@ -15,11 +15,13 @@ from modeling.checkpoints import (
     conversion,
     google,
     names,
-    pretrained,
+    places,
 )
 from modeling.networks.gpt import config as gpt_config
+from tests import read_model
 from tests.modeling import left_to_right
 from tests.modeling.random_weights import assert_equal, random_model, values
+from training import model_directory
 
 RELEASED = {**left_to_right.GPT_SHAPE, "vocab_size": 61, "joined_table": True}
 ROUNDING = 1e-5
@@ -54,21 +56,21 @@ def hugging_face_dir(shared_file):
 
 
 def opened(directory, head="auto"):
-    files = pretrained.look_in(directory)
-    config = pretrained.read_config(files.config_file)
-    return conversion.read(checkpoint.find(files.init_checkpoint), config, head)
+    files = model_directory.locate(directory, needs_all=False)
+    config = model_directory.read_config(files.config_file)
+    return read_model.read(places.find(files.init_checkpoint), config, head)
 
 
 def open_grown(directory, vocab_size, head, num_classes=None):
-    files = pretrained.locate(directory)
+    files = model_directory.locate(directory)
     files = types.SimpleNamespace(
         config_file=files.config_file,
         vocab_file=files.vocab_file,
         init_checkpoint=files.init_checkpoint,
         allows_missing=False,
     )
-    config = pretrained.read_config(files.config_file)
-    config, _ = pretrained.open_weights(files, config, vocab_size, 24)
+    config = model_directory.read_config(files.config_file)
+    config, _ = model_directory.open_weights(files, config, vocab_size, 24)
     model = pretrainers.build(head, num_classes, config)
     return model, checkpoint.load(model, files.init_checkpoint)
 
@@ -205,7 +207,7 @@ def test_files_that_are_not_read_are_refused_with_the_remedy(tmp_path, file, rem
     (tmp_path / file).write_bytes(b"x")
     for path in (tmp_path, tmp_path / file):
         with pytest.raises(ValueError, match=f"{file} is not read.*{remedy}"):
-            checkpoint.find(path)
+            places.find(path)
 
 
 def test_release_of_2018_is_refused_as_a_directory(tmp_path):
@@ -213,4 +215,4 @@ def test_release_of_2018_is_refused_as_a_directory(tmp_path):
     with pytest.raises(
         ValueError, match=r"params_shapes\.json is not read.*openai-gpt"
     ):
-        pretrained.locate(tmp_path)
+        model_directory.locate(tmp_path)

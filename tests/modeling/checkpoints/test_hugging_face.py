@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, hugging_face
+from modeling.checkpoints import checkpoint, hugging_face, places
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
 DECODER = "cls.predictions.decoder"
@@ -131,7 +131,7 @@ def test_shards_are_read_if_they_are_whole(saved):
     folder, model, tensors = saved
     weight_map = shard(folder, tensors)
     index = folder / hugging_face.INDEX_FILE
-    assert checkpoint.find(folder) == checkpoint.find(index) == str(folder)
+    assert places.find(folder) == places.find(index) == str(folder)
     assert_loads(folder, model)
     moved = {**weight_map, TABLE: weight_map["cls.predictions.bias"]}
     assert moved != weight_map

@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, keras_files
+from modeling.checkpoints import checkpoint, keras_files, places
 from modeling.configs import config
 from tests.modeling.random_weights import assert_equal, random_model, values
 
@@ -42,8 +42,8 @@ def test_model_and_config_are_the_same_after_saving(
 def test_checkpoint_loads_keras_files(tiny_config, tmp_path):
     model, name = random_model(tiny_config, "classifier", 3), keras_files.MODEL_FILE
     model.save(f"{tmp_path}/{name}")
-    assert checkpoint.find(tmp_path) == f"{tmp_path}/{name}"
-    assert checkpoint.find(tmp_path / name) == f"{tmp_path}/{name}"
+    assert places.find(tmp_path) == f"{tmp_path}/{name}"
+    assert places.find(tmp_path / name) == f"{tmp_path}/{name}"
     again = pretrainers.build("classifier", 3, tiny_config)
     report = checkpoint.load(again, tmp_path)
     assert report.missing == report.unused == () and report.global_step is None
@@ -86,7 +86,7 @@ def test_weights_alone_are_not_read(tiny_config, tmp_path):
     for place in (path, tmp_path):
         message = "weights.h5 is not read .it holds weights alone.* save it as model.k"
         with pytest.raises(ValueError, match=message):
-            checkpoint.find(place)
+            places.find(place)
 
 
 def test_other_files_are_refused(tiny_config, tmp_path):
@@ -113,4 +113,4 @@ def test_other_files_are_refused(tiny_config, tmp_path):
     path.unlink()
     path.mkdir()
     with pytest.raises(ValueError, match="no checkpoint in this directory"):
-        checkpoint.find(path)
+        places.find(path)

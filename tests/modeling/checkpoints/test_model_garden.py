@@ -14,8 +14,9 @@ import tensorflow as tf
 
 import bert_reborn as bert
 from modeling import models, pretrainers
-from modeling.checkpoints import checkpoint, names, pretrained
+from modeling.checkpoints import checkpoint, names, places
 from tests import tiny
+from training import model_directory
 
 IN_LAYER = {
     "attention/self/query": "_attention_layer/_query_dense",
@@ -115,7 +116,9 @@ FORMS = {
 
 
 def load(directory):
-    model = models.BertModel(pretrained.read_config(directory / "bert_config.json"))
+    model = models.BertModel(
+        model_directory.read_config(directory / "bert_config.json")
+    )
     model.build()
     return model, checkpoint.load(model, directory)
 
@@ -157,10 +160,10 @@ def test_pretraining_checkpoint_has_its_heads(tmp_path, golden_dir, forward_reco
     random = {f"encoder/{bare[pooler]}/bias": "bert/embeddings/LayerNorm/gamma"}
     del bare[words], bare[pooler]
     save(tmp_path, golden_dir, bare, extra={**heads, **random})
-    file = checkpoint.open_file(tmp_path)
+    file = places.open_file(tmp_path)
     assert "save_counter" not in file.states.values()
     model = pretrainers.BertPretrainer(
-        pretrained.read_config(tmp_path / "bert_config.json")
+        model_directory.read_config(tmp_path / "bert_config.json")
     )
     model.build()
     report = checkpoint.load(model, tmp_path)
@@ -205,7 +208,7 @@ def test_other_heads_and_two_encoders_are_refused(tmp_path, golden_dir):
 def test_states_of_training_are_no_weights(tmp_path, golden_dir):
     paths = {"optimizer/learning_rate": "bert/embeddings/LayerNorm/gamma"}
     save(tmp_path, golden_dir, numbered(3), extra=paths)
-    file = checkpoint.open_file(tmp_path)
+    file = places.open_file(tmp_path)
     assert sorted(file.states.values()) == ["CHECKPOINTABLE_OBJECT_GRAPH", "optimizer"]
     assert not load(tmp_path)[1].unused
 

@@ -7,10 +7,11 @@ import types
 import numpy as np
 import pytest
 
-from modeling.checkpoints import checkpoint, google, pretrained, sentence_transformers
-from modeling.configs import config
+from modeling.checkpoints import google, places, sentence_transformers
+from modeling.configs import config, config_limits
 from modeling.networks import roberta
 from tests import tiny
+from training import model_directory
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
 
@@ -44,7 +45,7 @@ def hugging_face_model(folder):
 )
 def test_google_release(tmp_path, name, lowers):
     folder = google_release(tmp_path / name)
-    assert pretrained.locate(f"{folder}/") == pretrained.ModelFiles(
+    assert model_directory.locate(f"{folder}/") == model_directory.ModelFiles(
         config_file=f"{folder}/bert_config.json",
         vocab_file=f"{folder}/vocab.txt",
         init_checkpoint=f"{folder}/bert_model.ckpt",
@@ -73,12 +74,12 @@ def test_case_of_a_hugging_face_directory(
         write(folder / "tokenizer_config.json", config_text)
     if tokenizer_text is not None:
         write(folder / "tokenizer.json", tokenizer_text)
-    assert pretrained.locate(folder) == pretrained.ModelFiles(
+    assert model_directory.locate(folder) == model_directory.ModelFiles(
         f"{folder}/config.json", f"{folder}/vocab.txt", str(folder), lowers
     )
     (folder / "vocab.txt").unlink()
     if tokenizer_text is not None:
-        assert pretrained.locate(folder).vocab_file == f"{folder}/tokenizer.json"
+        assert model_directory.locate(folder).vocab_file == f"{folder}/tokenizer.json"
 
 
 @pytest.mark.parametrize(
@@ -92,10 +93,10 @@ def test_case_of_a_hugging_face_directory(
 )
 def test_damaged_tokenizer_config_is_named(tmp_path, text, message):
     folder = hugging_face_model(tmp_path / "model")
-    assert pretrained.locate(folder).do_lower_case is None
+    assert model_directory.locate(folder).do_lower_case is None
     write(folder / "tokenizer_config.json", text)
     with pytest.raises(ValueError) as caught:
-        pretrained.locate(folder)
+        model_directory.locate(folder)
     assert str(caught.value).startswith(f"{folder}/tokenizer_config.json: {message}")
 
 
@@ -103,7 +104,7 @@ def test_path_that_is_no_hub_id(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for spec in ("gone", "./a/b", "~/b", "a/b/c"):
         with pytest.raises(ValueError, match="no such directory; give the direct"):
-            pretrained.locate(spec)
+            model_directory.locate(spec)
 
 
 @pytest.fixture
@@ -125,9 +126,9 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
         return str(folder)
 
     hub.snapshot_download = snapshot_download
-    assert pretrained.locate("google-bert/bert-base-uncased").init_checkpoint == str(
-        folder
-    )
+    assert model_directory.locate(
+        "google-bert/bert-base-uncased"
+    ).init_checkpoint == str(folder)
     modules = sentence_transformers.WRITTEN[:3]
     files = """adapter_config.json added_tokens.json bert_config.json config.json
         generation_config.json head.json merges.txt
@@ -138,7 +139,7 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     wanted = sorted([*files, *(f"[0-9]_*/{file}" for file in files)])
     assert calls == [("google-bert/bert-base-uncased", wanted)]
     (folder / "model.safetensors").unlink()  # TensorFlow's file alone is large, too
-    checkpoint = pretrained.locate("google-bert/bert-base-uncased").init_checkpoint
+    checkpoint = model_directory.locate("google-bert/bert-base-uncased").init_checkpoint
     assert checkpoint == str(folder / "tf_model.h5")
     more = ["tf_model-*-of-*.h5", "tf_model.h5", "tf_model.h5.index.json"]
     assert [patterns for _, patterns in calls[1:]] == [wanted, more]
@@ -149,7 +150,7 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     hub.snapshot_download = refuse
     message = r"^--pretrained=a/b: .*hub does not give it \(404 Client Error\.\)$"
     with pytest.raises(ValueError, match=message):
-        pretrained.locate("a/b")
+        model_directory.locate("a/b")
     for spec, owner in (
         *(("bert-base-uncased", "google-bert"), ("bert-base-chinese", "google-bert")),
         ("bert-large-cased-whole-word-masking", "google-bert"),
@@ -158,41 +159,41 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
         *(("distilroberta-base", "distilbert"), ("albert-base-v2", "albert")),
     ):
         with pytest.raises(ValueError, match=f"^--pretrained={owner}/{spec}: no such"):
-            pretrained.locate(spec)
+            model_directory.locate(spec)
     for spec in ("bert-base-mine", "gpt2-huge", "./gpt2", "distilbert"):
         with pytest.raises(ValueError, match=r"on Hugging Face's hub \(owner/name\)$"):
-            pretrained.locate(spec)
+            model_directory.locate(spec)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # import fails
     with pytest.raises(ValueError, match="pip install huggingface_hub"):
-        pretrained.locate("google-bert/bert-base-uncased")
+        model_directory.locate("google-bert/bert-base-uncased")
 
 
-FILES = pretrained.ModelFiles("b/config.json", "a/vocab.txt")
+FILES = model_directory.ModelFiles("b/config.json", "a/vocab.txt")
 
 
 def test_vocabulary_and_length_have_to_fit():
     """Some releases round the table up; by less than 128 rows."""
     sizes = config.BertConfig(vocab_size=1000, max_position_embeddings=128)
     for vocab_size in (873, 1000):
-        pretrained.check_sizes(sizes, vocab_size, FILES, max_seq_length=128)
+        config_limits.check_sizes(sizes, vocab_size, FILES, max_seq_length=128)
     message = "Cannot use sequence length 129 because the"  # run_classifier.py's
     with pytest.raises(ValueError, match=message):
-        pretrained.check_sizes(sizes, 1000, FILES, max_seq_length=129)
+        config_limits.check_sizes(sizes, 1000, FILES, max_seq_length=129)
     longer = roberta.RobertaConfig.from_dict(
         {"model_type": "roberta", "vocab_size": 1000, "max_position_embeddings": 514}
     )
-    pretrained.check_sizes(longer, 1000, FILES, max_seq_length=512)
+    config_limits.check_sizes(longer, 1000, FILES, max_seq_length=512)
     message = (
         r"length 513 because the RoBERTa model .* length 512 \(b/config\.json\); lower"
     )
     with pytest.raises(ValueError, match=message):
-        pretrained.check_sizes(longer, 1000, FILES, max_seq_length=513)
+        config_limits.check_sizes(longer, 1000, FILES, max_seq_length=513)
     message = (
         "a/vocab.txt has 1001 entries, added ones included, but "
         "b/config.json has vocab_size=1000; give the two files of"
     )
     with pytest.raises(ValueError, match=message):
-        pretrained.check_sizes(sizes, 1001, FILES, 128)
+        config_limits.check_sizes(sizes, 1001, FILES, 128)
 
 
 @pytest.mark.parametrize("rows", [872, 873, 1000])
@@ -202,17 +203,17 @@ def test_room_for_new_words_is_warned_of(tmp_path, caplog, rows):
     table = np.zeros([rows, 768], np.float32)
     google.write(tmp_path / "a.ckpt", {"bert/embeddings/word_embeddings": table})
     weights = str(tmp_path / "a.ckpt")
-    file = checkpoint.open_file(weights)
-    pretrained.check_sizes(sizes, 873, FILES, 128)
+    file = places.open_file(weights)
+    config_limits.check_sizes(sizes, 873, FILES, 128)
     assert not caplog.records
     if rows == 1000:
-        pretrained.check_sizes(sizes, 872, FILES, 128, file)
+        config_limits.check_sizes(sizes, 872, FILES, 128, file)
         (record,) = caplog.records
         assert "872 entries" in record.getMessage()
         assert "the 128 last rows are of no token" in record.getMessage()
     for held, tokens in ((None, 872), (file, 1001), *[(file, 872)] * (rows < 1000)):
         with pytest.raises(ValueError, match=f"{tokens} entries.* the two files of"):
-            pretrained.check_sizes(sizes, tokens, FILES, 128, held)
+            config_limits.check_sizes(sizes, tokens, FILES, 128, held)
 
 
 def foreign(folder, kind):
@@ -266,6 +267,6 @@ RELEASE = "unpack the whole release there"
 )
 def test_directory_is_named_as_what_it_is(tmp_path, kind, message):
     with pytest.raises(ValueError) as caught:
-        pretrained.locate(foreign(tmp_path / kind, kind))
+        model_directory.locate(foreign(tmp_path / kind, kind))
     assert message in str(caught.value)
     assert (RELEASE in str(caught.value)) == (kind in ("unpacked", "words"))

@@ -16,10 +16,11 @@ import safetensors.numpy
 
 import bert_reborn as bert
 from modeling import pretrainers
-from modeling.checkpoints import conversion, google, pretrained, sentence_transformers
+from modeling.checkpoints import conversion, google, sentence_transformers
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
-from tests import daily, tiny, tiny_family, tiny_gpt
+from tests import daily, read_model, tiny, tiny_family, tiny_gpt
+from training import model_directory
 
 TEXTS = ["the film was great", "awful", "a sea and a very very good shop , really"]
 WIDTH = 32
@@ -291,7 +292,7 @@ def test_network_in_a_folder_is_found(write, place):
     assert loaded.source.startswith(str(path / place / "model.safetensors"))
     wanted = compute(path, "mean", DENSE[:1])
     np.testing.assert_allclose(loaded.embed(TEXTS), wanted, atol=1e-5)
-    assert pretrained.locate(path).config_file == str(path / place / "config.json")
+    assert model_directory.locate(path).config_file == str(path / place / "config.json")
     other = shutil.copytree(path / place, path / "other")  # which no module names
     assert sentence_transformers.read(other) is None
 
@@ -301,7 +302,7 @@ def test_directory_without_modules_has_none(network_dir):
     loaded = bert.load(network_dir, max_seq_length=24)
     assert loaded.modules is None and type(loaded.model).__name__ == "BertModel"
     with pytest.raises(ValueError, match=r"--head=text_encoder: .* has no such head"):
-        conversion.read(network_dir, loaded.model.config, "text_encoder")
+        read_model.read(network_dir, loaded.model.config, "text_encoder")
 
 
 def test_length_is_the_directorys(write):
@@ -559,7 +560,7 @@ def test_other_modules_are_refused(write, modules, message):
     # The network alone is for every other task.
     assert bert.load(path, head="none", max_seq_length=24).modules is None
     assert bert.load(path, labels=["a", "b"], max_seq_length=24).modules is None
-    assert pretrained.locate(path).init_checkpoint == str(path)
+    assert model_directory.locate(path).init_checkpoint == str(path)
 
 
 @pytest.mark.parametrize("file", ["modules.json", POOLING, "2_Dense/config.json"])
@@ -618,7 +619,7 @@ def test_last_token_of_a_network_from_left_to_right(write, tmp_path):
     assert written["pooling_mode_lasttoken"] and not written["pooling_mode_cls_token"]
     change(path / POOLING, pooling_mode="cls")
     with pytest.raises(ValueError, match=r"is cls, but no other token .* --head=none"):
-        conversion.read(path, config)
+        read_model.read(path, config)
 
 
 def test_gpt_without_special_tokens_is_refused(tmp_path):

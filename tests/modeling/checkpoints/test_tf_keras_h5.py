@@ -12,7 +12,13 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from modeling.checkpoints import checkpoint, conversion, hugging_face, tf_keras_h5
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    hugging_face,
+    places,
+    tf_keras_h5,
+)
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
 from tests.tf_model_h5 import FILE, by_tensorflow, save_like_theirs
 
@@ -250,4 +256,4 @@ def test_pickles_are_refused(tmp_path, files, first):
     for place in (tmp_path, tmp_path / first):
         message = f"^{tmp_path}/{first} is not read .save it as model.safetensors"
         with pytest.raises(ValueError, match=message):
-            checkpoint.find(place)
+            places.find(place)

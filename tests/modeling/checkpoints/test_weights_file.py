@@ -18,10 +18,12 @@ from modeling.checkpoints import (
     google,
     hugging_face,
     keras_files,
+    places,
     weights_file,
 )
 from modeling.features.text_vectors import Projection, TextVectors
 from tests.modeling.random_weights import random_model
+from training import model_directory
 
 HUGE = 10**9
 SECRET = b"what nobody but this machine may read....."
@@ -90,7 +92,7 @@ def test_shapes_are_compared_before_anything_is_read(
     else:
         conversion.write(tmp_path, model, target)
     wider = dataclasses.replace(tiny_config, intermediate_size=HUGE // 10**7)
-    other, file = random_model(wider, "none"), checkpoint.open_file(tmp_path)
+    other, file = random_model(wider, "none"), places.open_file(tmp_path)
     read = type(file).read
     monkeypatch.setattr(type(file), "read", lambda self, name: _read(read, self, name))
     with pytest.raises(errors.InputError, match=r"is \[\d+.*\], the model wants \["):
@@ -160,5 +162,7 @@ def test_classes_are_those_of_kernel_and_bias(tiny_config, tmp_path):
         tensors = {**wide, "classifier.weight": np.zeros(shape, np.float32)}
         safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
         file = hugging_face.HuggingFaceFile(str(tmp_path))
+        files = model_directory.ModelFiles()
+        opened = model_directory.ModelDirectory(files, tiny_config, weights=file)
         with pytest.raises(errors.InputError, match=r"\[.*\], and its bias \[300\]"):
-            conversion.find_head(file, tiny_config, "classifier")
+            opened.find_head("classifier")

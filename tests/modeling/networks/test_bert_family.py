@@ -16,10 +16,13 @@ import tensorflow as tf
 
 from data_pipeline.batches import sharing
 from modeling import kernels, kernels_tf, models, pretrainers, sequences
-from modeling.checkpoints import comparison, conversion, names, pretrained
+from modeling.checkpoints import comparison, conversion, names
+from modeling.configs import config_files
 from modeling.features import attention_maps, head_config, text_vectors
 from modeling.networks import catalogue
-from tests import daily, family_weights
+from tasks import conversion as conversion_task
+from tests import daily, family_weights, read_model
+from training import model_directory
 
 ROUNDING, VISIBLE = 1e-5, 1e-2
 CASES = family_weights.read_cases()
@@ -40,7 +43,9 @@ OUTPUTS = {
 def write_case(name, directory):
     """Writes a case into a folder of its name; returns it with its config."""
     CASES[name].write(directory / name)
-    return directory / name, pretrained.read_config(directory / name / "config.json")
+    return directory / name, model_directory.read_config(
+        directory / name / "config.json"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +54,7 @@ def open_case(tmp_path_factory):
 
     def read(name, **settings):
         written = write_case(name, tmp_path_factory.mktemp("case"))
-        return conversion.read(*written, **settings)
+        return read_model.read(*written, **settings)
 
     return read
 
@@ -64,7 +69,7 @@ IS_REAL = FEATURES["input_mask"].numpy().astype(bool)
 
 def make(network, head="classifier", num_classes=3, *, stddev=None, **changes):
     """A model of a network, of wide initial values; `changes` are of its config."""
-    config = pretrained.config_files.from_values(
+    config = config_files.from_values(
         dataclasses.asdict(read_config(network)) | {"initializer_range": 0.4}
     )
     fields = {key: changes.pop(key) for key in [*changes] if hasattr(config, key)}
@@ -225,7 +230,7 @@ def test_losses_and_gradients_are_those_of_transformers(open_case, name):
 )
 def test_files_are_written_back_as_they_were(tmp_path, name):
     directory, config = write_case(name, tmp_path)
-    read = conversion.read(directory, config)
+    read = read_model.read(directory, config)
     target = tmp_path / "back"
     conversion.write_directory(
         target, read.model, "hugging_face", left_out=read.report.missing
@@ -245,7 +250,7 @@ def test_files_are_written_back_as_they_were(tmp_path, name):
     ignored = {"dtype", "transformers_version"}  # of the program that wrote it
     for key, value in CASES[name].config.items():
         assert key in ignored or raw.get(key, False) == value, key
-    again = conversion.read(target, pretrained.read_config(target / "config.json"))
+    again = read_model.read(target, model_directory.read_config(target / "config.json"))
     assert comparison.compare(read.model, again.model, read.report.missing) == 0
 
 
@@ -261,7 +266,7 @@ def test_files_are_written_back_as_they_were(tmp_path, name):
 def test_checkpoint_of_google_holds_the_same(tmp_path, network, head):
     model = make(network, head)
     conversion.write_directory(tmp_path, model, "google")
-    again = conversion.read_again(tmp_path, model, "auto")
+    again = conversion_task.read_again(tmp_path, "auto")
     assert type(again) is type(model)
     assert again.config.network_alone() == model.config.network_alone()
     assert comparison.compare(model, again) == 0

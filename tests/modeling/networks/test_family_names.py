@@ -9,10 +9,11 @@ import safetensors.numpy
 import tensorflow as tf
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
+from modeling.checkpoints import checkpoint, conversion, google, names
 from modeling.networks import albert, catalogue, distilbert, electra, roberta
-from tests import family_weights, tiny_family
+from tests import family_weights, read_model, tiny_family
 from tests.modeling.random_weights import assert_equal, random_model, values
+from training import model_directory
 
 CASES = family_weights.read_cases()
 SIZES = {
@@ -113,12 +114,12 @@ def test_release_of_albert_is_opened(tmp_path):
     (tmp_path / "albert_config.json").write_text(json.dumps(raw))
     for ending in ("model", "vocab"):
         (tmp_path / f"30k-clean.{ending}").write_text("")
-    files = pretrained.locate(tmp_path)
+    files = model_directory.locate(tmp_path)
     assert files.vocab_file == str(tmp_path / "30k-clean.model")
     assert files.config_file == str(tmp_path / "albert_config.json")
-    config = pretrained.read_config(files.config_file)
+    config = model_directory.read_config(files.config_file)
     assert config.network_alone() == ALBERT
-    read = conversion.read(files.init_checkpoint, config)
+    read = read_model.read(files.init_checkpoint, config)
     assert read.head == "pretraining" and read.report.unused == ()
     assert_equal(values(read.model), values(model))
     assert "albert_config.json" in conversion.OWN_FILES
@@ -133,7 +134,7 @@ def write(tmp_path):
         CASES[weights].write(folder)
         raw = {**CASES[config].config, **changes}
         (folder / "config.json").write_text(json.dumps(raw))
-        return folder, pretrained.read_config(folder / "config.json")
+        return folder, model_directory.read_config(folder / "config.json")
 
     return make
 
@@ -181,7 +182,7 @@ MISMATCHES = [  # weights, config, its changes, message
 def test_files_of_other_networks_are_refused(write, weights, config, changes, message):
     folder, read = write(weights, config or weights, **changes)
     with pytest.raises(ValueError, match=r"model\.safetensors: ") as refused:
-        conversion.read(folder, read)
+        read_model.read(folder, read)
     text = str(refused.value)
     assert message in text and "\n" not in text
     assert text.endswith("give the config file of this checkpoint")
@@ -199,9 +200,9 @@ def test_files_of_other_networks_are_refused(write, weights, config, changes, me
 )
 def test_heads_of_other_tasks_are_refused(write, name, head, message):
     folder, config = write(name, name)
-    assert conversion.read(folder, config).head not in (head, "none")
+    assert read_model.read(folder, config).head not in (head, "none")
     with pytest.raises(ValueError, match="head") as refused:
-        conversion.read(folder, config, head)
+        read_model.read(folder, config, head)
     assert message in str(refused.value)
 
 
@@ -260,12 +261,12 @@ def test_idle_copies_are_no_weights(write):
         "lm_head.decoder.bias": tensors["lm_head.bias"].copy(),
     }
     safetensors.numpy.save_file({**tensors, **more}, path)
-    read = conversion.read(folder, config)
+    read = read_model.read(folder, config)
     assert read.report.unused == () and read.states.keys() >= more.keys()
     more["lm_head.decoder.weight"][3, 3] += 1
     safetensors.numpy.save_file({**tensors, **more}, path)
     with pytest.raises(ValueError, match=r"lm_head\.decoder\.weight differs from rob"):
-        conversion.read(folder, config)
+        read_model.read(folder, config)
     shutil.rmtree(folder)
 
 

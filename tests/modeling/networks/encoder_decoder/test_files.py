@@ -11,15 +11,13 @@ import safetensors.numpy
 
 from contract import errors
 from modeling import pretrainers
-from modeling.checkpoints import (
-    checkpoint,
-    comparison,
-    conversion,
-    pretrained,
-)
+from modeling.checkpoints import checkpoint, comparison, conversion, places
+from modeling.configs import config_limits
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from modeling.networks.encoder_decoder import warm_start
+from tests import read_model
 from tests.modeling.random_weights import assert_equal, random_model, values
+from training import model_directory
 
 
 def arrays(directory):
@@ -37,12 +35,14 @@ def changed(source, target, edit):
 def test_transformers_directory_is_written_as_it_was(
     seq2seq_dir, seq2seq_config, tmp_path
 ):
-    read = conversion.read(seq2seq_dir, seq2seq_config)
+    read = read_model.read(seq2seq_dir, seq2seq_config)
     assert (read.format, read.head) == ("hugging_face", "seq2seq")
     assert "99 variables (encoder 37, decoder 57, masked_lm 5)" in str(read)
     conversion.write_directory(tmp_path, read.model, "hugging_face")
     assert_equal(arrays(tmp_path), arrays(seq2seq_dir))
-    again = pretrained.read_config(pretrained.look_in(tmp_path).config_file)
+    again = model_directory.read_config(
+        model_directory.locate(tmp_path, needs_all=False).config_file
+    )
     assert again.network_alone() == seq2seq_config.network_alone()
     raw = json.loads((tmp_path / "config.json").read_text("utf-8"))
     assert raw["architectures"] == ["EncoderDecoderModel"]
@@ -55,10 +55,10 @@ def test_settings_of_generate_without_effect_are_listed_once(
     raw = json.loads((seq2seq_dir / "config.json").read_text("utf-8"))
     path = tmp_path / "config.json"
     path.write_text(json.dumps(raw), "utf-8")
-    pretrained.read_config(str(path))
+    model_directory.read_config(str(path))
     assert not caplog.records
     path.write_text(json.dumps({**raw, "num_beams": 2, "min_length": 5}), "utf-8")
-    earlier = pretrained.read_config(str(path))
+    earlier = model_directory.read_config(str(path))
     stated = {"num_beams": 2, "min_length": 5, "early_stopping": False}
     assert earlier.generation == stated and not caplog.records
     ignored = {
@@ -68,7 +68,7 @@ def test_settings_of_generate_without_effect_are_listed_once(
     }
     beside = tmp_path / "generation_config.json"
     beside.write_text(json.dumps(ignored), "utf-8")
-    config = pretrained.read_config(str(path))
+    config = model_directory.read_config(str(path))
     (record,) = caplog.records
     assert (
         "uses do_sample=True, encoder_no_repeat_ngram_size=2, eos_token_id=[3, 4]; "
@@ -100,7 +100,7 @@ def test_settings_of_generate_are_read_and_written(
 
     def written(target, **generation):
         config = dataclasses.replace(seq2seq_config, generation=generation)
-        texts = pretrained.files(config, None, for_library=target == "hugging_face")
+        texts = conversion.files_of(config, None, for_library=target == "hugging_face")
         return json.loads(texts.get("generation_config.json", "null"))
 
     ids = {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
@@ -152,7 +152,7 @@ def test_settings_with_wrong_values_are_refused(
     beside = tmp_path / "generation_config.json"
     beside.write_text(json.dumps({key: value}), "utf-8")
     with pytest.raises(ValueError) as raised:
-        pretrained.read_config(f"{tmp_path}/config.json")
+        model_directory.read_config(f"{tmp_path}/config.json")
     assert str(raised.value) == f"{beside}: {key} is {value!r}; give {WANTED[key]}"
     passed = {
         ours: value
@@ -186,7 +186,7 @@ def test_lengths_that_no_text_has_are_refused(seq2seq_config):
 
 def test_run_of_ours_has_names_of_both_sides(seq2seq_model, tmp_path):
     conversion.write_directory(tmp_path, seq2seq_model, "google")
-    file = checkpoint.open_file(tmp_path)
+    file = places.open_file(tmp_path)
     assert len(file.shapes) == 99
     assert {
         "encoder/bert/embeddings/word_embeddings",
@@ -194,8 +194,10 @@ def test_run_of_ours_has_names_of_both_sides(seq2seq_model, tmp_path):
         "decoder/bert/encoder/layer_0/crossattention/output/LayerNorm/gamma",
         "decoder/cls/predictions/transform/dense/kernel",
     } <= set(file.shapes)
-    config = pretrained.read_config(pretrained.look_in(tmp_path).config_file)
-    read = conversion.read(tmp_path, config)
+    config = model_directory.read_config(
+        model_directory.locate(tmp_path, needs_all=False).config_file
+    )
+    read = read_model.read(tmp_path, config)
     assert_equal(values(read.model), values(seq2seq_model))
     assert comparison.compare(seq2seq_model, read.model) == 0
     # The twin: another order of layers is seen.
@@ -211,13 +213,11 @@ def test_other_heads_and_lost_variables_are_refused(
     with pytest.raises(ValueError, match="no head 'classifier'; choose one of seq2seq"):
         pretrainers.build("classifier", 3, seq2seq_config)
     with pytest.raises(ValueError, match=r"span: .* no such head \(it has: seq2seq"):
-        conversion.read(seq2seq_dir, seq2seq_config, "span")
+        read_model.read(seq2seq_dir, seq2seq_config, "span")
     lost = "decoder.bert.encoder.layer.1.crossattention.self.value.bias"
     path = changed(seq2seq_dir, tmp_path / "less", lambda tensors: tensors.pop(lost))
     with pytest.raises(ValueError, match=rf"lacks {lost} of the 94 variables"):
-        checkpoint.check_file(
-            seq2seq_config, checkpoint.open_file(path, seq2seq_config)
-        )
+        checkpoint.check_file(seq2seq_config, places.open_file(path, seq2seq_config))
 
 
 def test_tokens_can_be_added_to_both_sides(seq2seq_model):
@@ -283,22 +283,22 @@ def test_vocabulary_and_script_have_to_fit(seq2seq_dir, seq2seq_config):
         init_checkpoint="",
         allows_missing=False,
     )
-    config = pretrained.read_config(files.config_file)
+    config = model_directory.read_config(files.config_file)
     with pytest.raises(ValueError, match=r"config.json: describes an .* --head=none"):
-        pretrained.open_weights(files, config, 67, 40)
-    taken, _ = pretrained.open_weights(
+        model_directory.open_weights(files, config, 67, 40)
+    taken, _ = model_directory.open_weights(
         files, config, 67, 40, takes_encoder_decoder=True
     )
     assert taken.network_alone() == seq2seq_config.network_alone()
     assert taken.generation == {"early_stopping": False, "pad_token_id": 0}
-    pretrained.check_sizes(seq2seq_config, 67, files, 40)
+    config_limits.check_sizes(seq2seq_config, 67, files, 40)
     with pytest.raises(ValueError, match=r"length 41 .*encoder-decoder model was only"):
-        pretrained.check_sizes(seq2seq_config, 67, files, 41)
+        config_limits.check_sizes(seq2seq_config, 67, files, 41)
     decoder = dataclasses.replace(seq2seq_config.decoder, vocab_size=70)
     other = dataclasses.replace(seq2seq_config, decoder=decoder)
     with pytest.raises(
         ValueError, match=r"config.json: the encoder has 67 .* decoder 70"
     ):
-        pretrained.check_sizes(other, 67, files, 40)
+        config_limits.check_sizes(other, 67, files, 40)
     with pytest.raises(ValueError, match="no tokens can be added"):
         other.with_vocab_size(80)
