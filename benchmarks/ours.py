@@ -22,10 +22,11 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.batches import batching, sharing
+from loading import model_directory
 from modeling import contrastive, losses, pretrainers
 from modeling.checkpoints import checkpoint
 from serving import formats, runtimes
-from training import contrastive_step, inference, model_directory, run_plan, train_step
+from training import contrastive_step, inference, run_plan, train_step
 from training.distribution import devices
 from training.optimizers import bert_adam
 

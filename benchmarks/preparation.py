@@ -23,7 +23,7 @@ from data_pipeline.embedding import corpora
 from data_pipeline.embedding import split as text_sets
 from data_pipeline.tables import labelled
 from data_pipeline.text import wordpiece
-from training import model_directory
+from loading import model_directory
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MESSAGES = ROOT / "sample_data" / "messages" / "train.tsv"

@@ -36,6 +36,7 @@ from data_pipeline.classification import labels as labels_lib
 from data_pipeline.classification import sources
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.tables import labelled, memory_rows, text_rows
+from loading import model_directory
 from modeling.checkpoints import checkpoint
 from modeling.configs import config_limits
 from tasks.settings import fields, fine_tuning
@@ -44,7 +45,7 @@ from tasks.settings.classifier import ClassifierSettings
 from tasks.settings.embedding import EmbeddingSettings
 from tasks.settings.squad import SquadSettings
 from tasks.settings.tagger import TaggerSettings
-from training import metrics, model_directory
+from training import metrics
 
 Own = TypeVar("Own", bound="FittedModel[Any]")
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])

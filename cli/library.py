@@ -24,6 +24,7 @@ from data_pipeline.pretraining import cloze
 from data_pipeline.seq2seq import graph
 from data_pipeline.tables import label_files, memory_rows
 from data_pipeline.text import base, wordpiece
+from loading import model_directory
 from modeling import kernels_tf, losses, models, pretrainers, text_encoder
 from modeling.checkpoints import (
     checkpoint,
@@ -37,7 +38,7 @@ from modeling.features import attention_maps, text_vectors, vectors
 from modeling.generation import beam_search
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from serving import export, formats, predictor, search
-from training import inference, model_directory
+from training import inference
 from training.optimizers import bert_adam, warmup
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too

@@ -7,11 +7,12 @@ import numpy as np
 
 from contract import errors
 from data_pipeline.classification import encoding, labels, predictions
+from loading import model_directory
 from modeling import losses
 from modeling.checkpoints import checkpoint
 from modeling.configs import config_limits
 from serving import formats, predictor
-from training import inference, model_directory
+from training import inference
 
 _REMEDY = "train one on pairs by run_classifier.py"
 

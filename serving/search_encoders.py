@@ -12,10 +12,11 @@ from contract import errors, remote_files, tf_serving
 from data_pipeline.classification import encoding
 from data_pipeline.embedding import search
 from data_pipeline.text import base
+from loading import model_directory
 from modeling.checkpoints import conversion, sentence_transformers
 from modeling.features import text_vectors
 from serving import predictor
-from training import inference, model_directory
+from training import inference
 
 _BATCH_TEXTS = 64
 _NO_PROMPTS = dict.fromkeys(sentence_transformers.PROMPTS, "")

@@ -7,6 +7,7 @@ import keras
 from contract import errors, wording
 from data_pipeline import label_maps
 from data_pipeline.text import opening
+from loading import model_directory
 from modeling.checkpoints import (
     comparison,
     conversion,
@@ -16,7 +17,6 @@ from modeling.checkpoints import (
 from modeling.configs import config_limits
 from tasks import networks
 from tasks.settings.conversion import ConversionSettings
-from training import model_directory
 
 
 def open_tokenizer(files, config):

@@ -15,13 +15,14 @@ from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
+from loading import model_directory
 from modeling import models
 from modeling.checkpoints import checkpoint
 from modeling.features import vectors
 from tasks import device_setup, networks
 from tasks.settings.extraction import ExtractionSettings
 from terminal import progress
-from training import checkpoints, inference, model_directory
+from training import checkpoints, inference
 from training.distribution import devices
 
 _TPU = tf.distribute.TPUStrategy  # needs batches of one shape

@@ -15,6 +15,7 @@ from contract import errors, wording
 from contract import outcomes as outcomes_lib
 from data_pipeline import label_maps
 from data_pipeline.batches import sharing
+from loading import model_directory
 from modeling import losses
 from modeling.checkpoints import conversion
 from modeling.features import head_config
@@ -27,7 +28,6 @@ from training import (
     facts,
     inference,
     loop,
-    model_directory,
     run,
     run_directory,
     run_plan,

@@ -9,10 +9,11 @@ from contract import errors, file_names, remote_files, wording
 from data_pipeline import findings
 from data_pipeline.embedding import corpora, hard_negatives, search, split
 from data_pipeline.tables import text_rows
+from loading import model_directory
 from modeling import text_encoder
 from modeling.checkpoints import checkpoint, sentence_transformers
 from tasks.settings import embedding
-from training import inference, model_directory, run_plan
+from training import inference, run_plan
 
 _PAIR = ("anchor", "positive")
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from data_pipeline import label_maps
+from loading import model_directory
 from modeling.checkpoints import checkpoint
 from tasks.settings import model as model_settings
-from training import model_directory
 
 
 def find_files(

@@ -9,6 +9,7 @@ from absl import logging
 
 from contract import errors, export_formats
 from data_pipeline import label_maps
+from loading import model_directory
 from modeling import kernels_tf
 from modeling.features import head_config
 from serving import export as export_lib
@@ -21,7 +22,6 @@ from training import (
     feature_cache,
     grid,
     layer_rates,
-    model_directory,
     run,
     run_directory,
     run_plan,

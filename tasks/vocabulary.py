@@ -16,9 +16,9 @@ from data_pipeline.vocabularies import (
     learn_wordpiece,
     word_counts,
 )
+from loading import model_directory
 from tasks.settings.vocabulary import BYTE_PAIR, WORD, WORD_PIECE, VocabularySettings
 from terminal import progress
-from training import model_directory
 
 MAX_LONG_SHARE = 0.05  # of words, before a warning
 

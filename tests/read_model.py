@@ -1,6 +1,6 @@
 """The model in a file of weights whose config is known, with its head."""
 
-from training import model_directory
+from loading import model_directory
 
 
 def read(path, config, head="auto", **settings):

@@ -12,8 +12,8 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("cli", "contract", "data_pipeline", "modeling", "reports", "serving")
-PACKAGES += ("tasks", "terminal", "training")
+PACKAGES = ("cli", "contract", "data_pipeline", "loading", "modeling", "reports")
+PACKAGES += ("serving", "tasks", "terminal", "training")
 LIBRARY = "bert_reborn.py"
 SKIPPED_DIRS = {"__pycache__", "build", "dist", "models", "output"}
 # Somebody's home or workplace, and where packages come from: both differ elsewhere.

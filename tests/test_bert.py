@@ -47,9 +47,12 @@ def classifier(model_dir):
 @pytest.mark.parametrize("names", [(), ("bad", "fine", "good")])
 def test_weights_are_opened_once(model_dir, monkeypatch, names):
     paths, opens = [], places.open_file
-    monkeypatch.setattr(
-        places, "open_file", lambda *each: paths.append(each[0]) or opens(*each)
-    )
+
+    def open_file(path, *arguments, **options):
+        paths.append(path)
+        return opens(path, *arguments, **options)
+
+    monkeypatch.setattr(places, "open_file", open_file)
     bert.load(model_dir, labels=names)
     assert len(paths) == 1
 

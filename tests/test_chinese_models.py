@@ -14,10 +14,10 @@ import tokenizers
 
 import bert_reborn as bert
 from data_pipeline.text import opening
+from loading import model_directory
 from modeling.checkpoints import google, hugging_face
 from tests import tf_model_h5, tiny
 from tests.modeling.random_weights import assert_equal, random_model, values
-from training import model_directory
 
 TEXT = (
     "我用iPhone 15在Beijing买了3件T恤，花了￥299.50！「貨到付款」行嗎？Ⅷ①㎡…👍\u3000完"

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from examples import compare_networks
+from loading import model_directory
 from modeling import pretrainers
 from modeling.networks.elmo import objective
 from tests import tiny
-from training import model_directory
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

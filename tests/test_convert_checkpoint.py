@@ -9,12 +9,12 @@ import safetensors.numpy
 import tensorflow as tf
 
 import bert_reborn as bert
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import conversion, google, sentence_transformers
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
 from tests import full_disk, tf_model_h5, tiny
-from training import model_directory
 
 LABELS = ("bad", "good", "so so")
 DATA = "bert_model.ckpt.data-00000-of-00001"

@@ -10,8 +10,8 @@ import bert_reborn as bert
 from contract import errors
 from data_pipeline import label_maps
 from data_pipeline.classification import labels
+from loading import model_directory
 from tests import tiny
-from training import model_directory
 
 LEARN = ("--learning_rate=2e-3", "--num_train_epochs=20", "--train_batch_size=8")
 TEMPERATURE = 3.0

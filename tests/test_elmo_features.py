@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from loading import model_directory
 from modeling import models
 from modeling.checkpoints import checkpoint
 from tests import elmo_files, tiny, tiny_gpt
-from training import model_directory
 
 ROUNDING = 1e-5
 SENTENCES = json.loads((elmo_files.GOLDEN / "sentences.json").read_text("utf-8"))

@@ -16,6 +16,7 @@ import tensorflow as tf
 import bert_reborn as bert
 from contract import errors, features
 from data_pipeline.batches import sharing
+from loading import model_directory
 from modeling import models, pretrainers
 from modeling.checkpoints import conversion, google, names
 from modeling.configs import config_files
@@ -23,7 +24,7 @@ from modeling.features import attention_maps
 from modeling.networks import catalogue
 from serving import predictor
 from tests import read_model, rotary_network, tiny, whole_runs
-from training import layer_rates, model_directory
+from training import layer_rates
 
 SIZES = {
     "hidden_size": 32,

@@ -15,12 +15,12 @@ import tensorflow as tf
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import denoising_batches, masking, word_streams
 from data_pipeline.text import elmo, wordpiece
+from loading import model_directory
 from modeling import pretrainers, replaced
 from modeling.checkpoints import checkpoint, comparison, places
 from modeling.configs import config_files
 from modeling.networks.elmo import objective
 from tests import read_model, tiny, tiny_elmo, whole_runs
-from training import model_directory
 
 HELD_OUT, NUM_WORDS, NUM_BYTES = 14, 90, 500
 STEPS = 12

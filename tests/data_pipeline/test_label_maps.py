@@ -5,9 +5,9 @@ import pytest
 from data_pipeline import findings, head_classes, label_maps
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
+from loading import model_directory
 from modeling.configs import config
 from tests import tiny
-from training import model_directory
 
 CLASSES = [
     labels.Labels(("bad", "good")),

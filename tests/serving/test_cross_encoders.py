@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import bert_reborn as bert
+from loading import model_directory
 from serving import formats, predictor, reranking, search_encoders
 from serving.protocol import servables
 from serving.server import tasks
 from tests import daily, tiny
 from tests.refusals import refused
 from tests.serving.server import running
-from training import model_directory
 
 QUERY, PASSAGES = "a great film", [text for text, _ in tiny.rows(6)]
 TORCH = "torch.nn.modules."

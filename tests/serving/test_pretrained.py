@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from data_pipeline.pretraining import cloze
 from data_pipeline.text import wordpiece
+from loading import model_directory
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, conversion, google
 from serving import export, predictor
 from tasks import prediction
 from tests import tiny
 from tests.serving import exported_ops, odd_texts
-from training import model_directory
 
 LENGTH, MASKS, TOP_K = 12, 3, 4
 TEXTS = [

@@ -2,10 +2,10 @@
 
 import pytest
 
+from loading import model_directory
 from tasks import networks
 from tests import tiny
 from tests.refusals import refused
-from training import model_directory
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import types
 import pytest
 import tensorflow as tf
 
+from loading import model_directory
 from modeling.configs import config
 from modeling.networks.encoder_decoder import spec as encoder_decoder
 from tasks import run_plans
 from tasks.settings import fields, training
 from tests import flags_page, other_values, tiny
-from training import layer_rates, model_directory
+from training import layer_rates
 from training.optimizers import adagrad, bert_adam, muon
 
 STRATEGY = tf.distribute.get_strategy()

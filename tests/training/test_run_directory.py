@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from contract import errors
+from loading import model_directory
 from tests import tiny
 from tests.training import steps
-from training import checkpoints, model_directory, run_directory
+from training import checkpoints, run_directory
 
 IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
 

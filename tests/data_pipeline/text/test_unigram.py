@@ -19,8 +19,8 @@ from contract import atomic_files, errors
 from data_pipeline.batches import packing
 from data_pipeline.pretraining import cloze, masking
 from data_pipeline.text import offsets, opening, unigram
+from loading import model_directory
 from tests.serving import exported_ops
-from training import model_directory
 
 PIECES = [
     "▁the",

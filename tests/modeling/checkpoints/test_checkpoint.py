@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import (
     checkpoint,
@@ -21,7 +22,6 @@ from modeling.checkpoints import (
 )
 from tests import full_disk, killed
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
-from training import model_directory
 
 FILES = {**conversion.FILES, "keras": keras_files.MODEL_FILE}
 FORMATS = ("google", "hugging_face", "keras")

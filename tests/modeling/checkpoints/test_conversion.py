@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import comparison, conversion, google, hugging_face
 from modeling.configs import config
 from tests import daily, full_disk, read_model
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
-from training import model_directory
 
 REFERENCE = pathlib.Path(__file__).with_name("hugging_face_heads.npz")
 # head: class, parts of the names of its weights, {output here: output there}

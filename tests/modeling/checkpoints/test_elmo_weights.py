@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, google, names
 from modeling.configs import config_files
@@ -17,7 +18,6 @@ from modeling.networks.elmo import files, lstm
 from tests import read_model
 from tests.elmo_files import OPTIONS, WEIGHTS, stored, write, zero_states
 from tests.modeling.random_weights import assert_equal, random_model, values
-from training import model_directory
 
 BIAS, CARRY = "CNN/b_cnn_0", "CNN_high_1/W_carry"
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import (
     checkpoint,
@@ -21,7 +22,6 @@ from modeling.networks.gpt import config as gpt_config
 from tests import read_model
 from tests.modeling import left_to_right
 from tests.modeling.random_weights import assert_equal, random_model, values
-from training import model_directory
 
 RELEASED = {**left_to_right.GPT_SHAPE, "vocab_size": 61, "joined_table": True}
 ROUNDING = 1e-5

@@ -13,10 +13,10 @@ import pytest
 import tensorflow as tf
 
 import bert_reborn as bert
+from loading import model_directory
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, names, places
 from tests import tiny
-from training import model_directory
 
 IN_LAYER = {
     "attention/self/query": "_attention_layer/_query_dense",

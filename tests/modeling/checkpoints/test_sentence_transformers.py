@@ -15,12 +15,12 @@ import pytest
 import safetensors.numpy
 
 import bert_reborn as bert
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import conversion, google, sentence_transformers
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
 from tests import daily, read_model, tiny, tiny_family, tiny_gpt
-from training import model_directory
 
 TEXTS = ["the film was great", "awful", "a sea and a very very good shop , really"]
 WIDTH = 32

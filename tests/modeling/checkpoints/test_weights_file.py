@@ -11,6 +11,7 @@ import pytest
 import safetensors.numpy
 
 from contract import errors
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import (
     checkpoint,
@@ -23,7 +24,6 @@ from modeling.checkpoints import (
 )
 from modeling.features.text_vectors import Projection, TextVectors
 from tests.modeling.random_weights import random_model
-from training import model_directory
 
 HUGE = 10**9
 SECRET = b"what nobody but this machine may read....."

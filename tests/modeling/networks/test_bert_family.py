@@ -15,6 +15,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from data_pipeline.batches import sharing
+from loading import model_directory
 from modeling import kernels, kernels_tf, models, pretrainers, sequences
 from modeling.checkpoints import comparison, conversion, names
 from modeling.configs import config_files
@@ -22,7 +23,6 @@ from modeling.features import attention_maps, head_config, text_vectors
 from modeling.networks import catalogue
 from tasks import conversion as conversion_task
 from tests import daily, family_weights, read_model
-from training import model_directory
 
 ROUNDING, VISIBLE = 1e-5, 1e-2
 CASES = family_weights.read_cases()

@@ -8,12 +8,12 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, google, names
 from modeling.networks import albert, catalogue, distilbert, electra, roberta
 from tests import family_weights, read_model, tiny_family
 from tests.modeling.random_weights import assert_equal, random_model, values
-from training import model_directory
 
 CASES = family_weights.read_cases()
 SIZES = {

@@ -10,6 +10,7 @@ import pytest
 import safetensors.numpy
 
 from contract import errors
+from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, comparison, conversion, places
 from modeling.configs import config_limits
@@ -17,7 +18,6 @@ from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from modeling.networks.encoder_decoder import warm_start
 from tests import read_model
 from tests.modeling.random_weights import assert_equal, random_model, values
-from training import model_directory
 
 
 def arrays(directory):

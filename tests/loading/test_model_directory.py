@@ -1,17 +1,21 @@
-"""pretrained.py: the files of a model, by the directory that holds them."""
+"""model_directory.py: the files of a model, by the directory that holds them."""
 
+import builtins
+import collections
 import json
+import os
 import sys
 import types
 
 import numpy as np
 import pytest
 
+import bert_reborn as bert
+from loading import model_directory
 from modeling.checkpoints import google, places, sentence_transformers
 from modeling.configs import config, config_limits
 from modeling.networks import roberta
 from tests import tiny
-from training import model_directory
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
 
@@ -166,6 +170,31 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # import fails
     with pytest.raises(ValueError, match="pip install huggingface_hub"):
         model_directory.locate("google-bert/bert-base-uncased")
+
+
+def test_each_file_is_read_once(tmp_path, monkeypatch):
+    """Of a trained classifier and of a network for vectors, but for the modules."""
+    tiny.write_model(tmp_path / "network", num_hidden_layers=1)
+    model = bert.load(tmp_path / "network", labels=["a", "b"])
+    model.save(tmp_path / "run", "hugging_face")
+    flags = {"max_seq_length": 24, "multi_label_threshold": 0.25}
+    write(tmp_path / "run" / "run.json", {"flags": flags, "identity": {"num_texts": 1}})
+    opens, opened = builtins.open, collections.Counter()
+
+    def counted(file, *arguments, **options):
+        opened[os.path.basename(f"{file}")] += 1
+        return opens(file, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "open", counted)
+    made = bert.load(tmp_path / "run")
+    names = "config.json label_map.json run.json tokenizer_config.json vocab.txt"
+    assert {name: opened[name] for name in names.split()} == dict.fromkeys(
+        names.split(), 1
+    )
+    assert (made.max_seq_length, made.threshold, made.num_texts) == (24, 0.25, 1)
+    assert made.classes.names == ("a", "b")
+    bert.load(tmp_path / "run")  # nothing is kept for the next time
+    assert opened["label_map.json"] == opened["run.json"] == 2
 
 
 FILES = model_directory.ModelFiles("b/config.json", "a/vocab.txt")

@@ -9,12 +9,12 @@ import pytest
 import safetensors.numpy
 
 import bert_reborn as bert
+from loading import model_directory
 from modeling.checkpoints import checkpoint, conversion, google, places
 from modeling.networks.encoder_decoder import warm_start
 from serving import reranking, search_encoders
 from tests import tiny
 from tests.refusals import refused
-from training import model_directory
 
 WEIGHTS = "model.safetensors"
 QUERY = "bert.encoder.layer.1.attention.self.query"
