@@ -51,8 +51,8 @@ VOCAB = "vocab.txt"
 VOCAB_JSON, MERGES_TXT = "vocab.json", "merges.txt"
 ENCODER_JSON, VOCAB_BPE = "encoder.json", "vocab.bpe"
 MERGES = {ENCODER_JSON: VOCAB_BPE, VOCAB_JSON: MERGES_TXT}
-# Of SentencePiece: of XLM-RoBERTa, and of ALBERT.
-SENTENCEPIECE = "sentencepiece.bpe.model", "spiece.model"
+# Of SentencePiece: of XLM-RoBERTa, of ALBERT, and of DeBERTa.
+SENTENCEPIECE = "sentencepiece.bpe.model", "spiece.model", "spm.model"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 SPLIT_WORDS = "split_words"  # a key of it that is this project's, and a flag
 # {token: id} of those that were added to the vocabulary after it was learned.

@@ -60,7 +60,7 @@ class DenseClassifierHead(keras_configs.Configured, keras.layers.Layer):
         super().__init__(**kwargs)
         self.config, self.num_classes = config, num_classes
         self.is_choice = is_choice
-        self.settings = config.spec.classifier
+        self.settings = config.spec.classifier_of(config)
         is_summary = is_choice and self.settings.has_summary
         names = ("summary", "logits") if is_summary else ("dense", "out_proj")
         self.drops_input = self.settings.drops_input and not is_summary
@@ -73,8 +73,9 @@ class DenseClassifierHead(keras_configs.Configured, keras.layers.Layer):
     def call(self, first, seed=None, is_shared=False):
         activation, rate, *_ = self.settings
         if self.drops_input:
-            site = dropout_sites.DENSE_CLASSIFIER
-            first = kernels.dropout(first, rate, seed, site)
+            before, site = self.settings.input_rate, dropout_sites.DENSE_CLASSIFIER
+            before = rate if before is None else before
+            first = kernels.dropout(first, before, seed, site)
         hidden = self.dense(first)
         hidden = bert.activate(activation, hidden, training=seed is not None)
         hidden = kernels.dropout(hidden, rate, seed, dropout_sites.HEAD)

@@ -1,4 +1,4 @@
-"""SentencePiece's unigrams of XLM-RoBERTa and ALBERT, in graphs and eagerly.
+"""SentencePiece's unigrams of XLM-RoBERTa, ALBERT and DeBERTa, in graphs and eagerly.
 
 Ids are those of transformers 5. One operation of SentencePiece, without pieces, maps
 characters. Another, without a map, cuts words; its pieces are in the network's order.
@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from data_pipeline.text import (
 SPACE = "▁"  # begins the first piece of a word
 _XLM_ROBERTA = byte_pairs.OF_ROBERTA
 _ALBERT = ("[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]")
+_DEBERTA = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 _MARK = "\x01"
 _BLANKS = f"[{bpe_graph.ALL_WHITESPACE}]+"
 # The fields of SentencePiece's files that are used.
@@ -74,13 +76,18 @@ class UnigramTokenizer(base.Tokenizer):
     mask_takes_space = True
 
     def __init__(
-        self, unigrams: Unigrams, is_albert: bool, lowers: bool, accents: bool
+        self,
+        unigrams: Unigrams,
+        is_albert: bool,
+        lowers: bool,
+        accents: bool,
+        special: Sequence[str] = (),
     ):
         """`lowers` is whether text is lower-cased, `accents` whether it keeps them."""
         super().__init__([piece for piece, _ in unigrams.pieces], lowers)
         self.unigrams, self.is_albert, self.keeps_accents = unigrams, is_albert, accents
-        self._special = _ALBERT if is_albert else _XLM_ROBERTA
-        self._set_special(self._special, 1 if is_albert else 2)
+        self._special = special or (_ALBERT if is_albert else _XLM_ROBERTA)
+        self._set_special(self._special, 1 if is_albert or special else 2)
         self._pieces = _serialize(unigrams.pieces, self._special)
         self._map = _serialize([("<unk>", 0), ("\uffff", 0)], (), unigrams.charsmap)
 
@@ -128,9 +135,12 @@ class UnigramTokenizer(base.Tokenizer):
             file_names.TOKENIZER: library.to_str() + "\n",
             file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
         }
-        name = file_names.SENTENCEPIECE[self.is_albert]
         source = self.unigrams.source
-        return {name: source, **texts} if source else texts
+        return {self._source_file: source, **texts} if source else texts
+
+    @property
+    def _source_file(self):
+        return file_names.SENTENCEPIECE[self.is_albert]
 
     def _library(self, pieces):
         library = tokenizers.Tokenizer(models.Unigram(pieces, self.unk_id))
@@ -159,25 +169,98 @@ class UnigramTokenizer(base.Tokenizer):
         texts = bpe_graph.clean(texts)
         if self.is_albert:
             texts = tf.strings.regex_replace(texts, "``|''", '"')
-            # Where operations below would end; no map and no piece has either.
-            texts = tf.strings.regex_replace(texts, r"\x00", "\uffff")
+            texts = _hide_ends(texts)
         if not self.keeps_accents:
             texts = text.normalize_utf8(texts, "NFKD")
             texts = tf.strings.regex_replace(texts, _accents(), "")
         if self.do_lower_case:
             texts = normalization.lower(texts)
-        if self.unigrams.charsmap:
-            parts = _operation(self._map, tf.string).tokenize(texts)
-            texts = tf.strings.reduce_join(parts, axis=-1)
-        texts = tf.strings.join([" ", texts])
+        texts = tf.strings.join([" ", self._map_characters(texts)])
         texts = tf.strings.regex_replace(texts, f"{_BLANKS}$", "")
         return tf.strings.regex_replace(texts, f"{_BLANKS}{SPACE}?", SPACE)
+
+    def _map_characters(self, texts):
+        if not self.unigrams.charsmap:
+            return texts
+        parts = _operation(self._map, tf.string).tokenize(texts)
+        return tf.strings.reduce_join(parts, axis=-1)
+
+
+class DebertaTokenizer(UnigramTokenizer):
+    """DeBERTa-v2's and v3's: spaces alone separate words.
+
+    Without a map of characters a text is normalized as transformers 5 does it, whatever
+    the file of SentencePiece has, and with one as transformers 4 has written it.
+    """
+
+    mask_takes_space = False
+
+    def __init__(self, unigrams: Unigrams, lowers: bool, splits_marks: bool):
+        """`splits_marks` is whether each mark of punctuation is a word."""
+        super().__init__(unigrams, False, lowers, True, _DEBERTA)
+        self.splits_marks = splits_marks
+
+    def definition(self) -> list[str]:
+        return [*super().definition(), f"split_by_punct {self.splits_marks}"]
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "tokenizer_class": "DebertaV2Tokenizer",
+            "do_lower_case": self.do_lower_case,
+            "split_by_punct": self.splits_marks,
+        }
+
+    @property
+    def _source_file(self):
+        return file_names.SENTENCEPIECE[2]
+
+    @property
+    def _steps(self):
+        charsmap = self.unigrams.charsmap
+        steps: list[Any] = [normalizers.Lowercase()] * self.do_lower_case
+        if charsmap:
+            steps += [normalizers.Strip(), normalizers.Precompiled(charsmap)]
+            steps += [normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
+        else:
+            blanks = tokenizers.Regex(r"\s{2,}|[\n\r\t]")
+            steps += [normalizers.Replace(blanks, " "), normalizers.NFC()]
+            steps += [normalizers.Strip(left=False)]
+        splitters = [pre_tokenizers.Punctuation("isolated")] * self.splits_marks
+        splitters += [pre_tokenizers.Metaspace(SPACE)]
+        return normalizers.Sequence(steps), pre_tokenizers.Sequence(splitters)
+
+    def _prepare(self, texts):
+        texts = _hide_ends(bpe_graph.clean(texts))
+        if self.do_lower_case:
+            texts = normalization.lower(texts)
+        if self.unigrams.charsmap:
+            texts = tf.strings.regex_replace(texts, f"^{_BLANKS}|{_BLANKS}$", "")
+            texts = self._map_characters(texts)
+            texts = tf.strings.regex_replace(texts, " {2,}", " ")
+        else:
+            blanks = f"[{bpe_graph.ALL_WHITESPACE}]{{2,}}|[\n\r\t]"
+            texts = tf.strings.regex_replace(texts, blanks, " ")
+            texts = text.normalize_utf8(texts, "NFC")
+            texts = tf.strings.regex_replace(texts, f"{_BLANKS}$", "")
+        texts = tf.strings.regex_replace(texts, " ", SPACE)
+        if self.splits_marks:
+            marks = rf"[\p{{P}}{normalization.SIGNS}]"
+            texts = tf.strings.regex_replace(texts, marks, rf"{_MARK}\0{_MARK}")
+        # Each part begins with one SPACE, where it has none.
+        texts = tf.strings.join([_MARK, texts])
+        texts = tf.strings.regex_replace(texts, f"{_MARK}+$", "")
+        return tf.strings.regex_replace(texts, f"{_MARK}+{SPACE}?", SPACE)
 
 
 def is_unigrams(files: vocabulary_files.VocabularyFiles) -> bool:
     """Whether a vocabulary is a file of SentencePiece, or its tokenizer.json."""
     is_model = files.vocab_file.endswith(".model")
     return is_model or files.model().get("type") == "Unigram"
+
+
+def _hide_ends(texts):
+    """Texts without characters where operations would end; no piece has either."""
+    return tf.strings.regex_replace(texts, r"\x00", "\uffff")
 
 
 def open_file(
@@ -193,6 +276,10 @@ def open_file(
             raise ValueError("a piece is empty, or there twice")
         if not all(math.isfinite(score) for _, score in unigrams.pieces):
             raise ValueError("a score is not finite")
+        if {*_DEBERTA} <= {*names, _DEBERTA[-1]}:
+            return _open_deberta(files, unigrams)
+        if files.is_whole:
+            _check_added(files, unigrams.pieces)
         if {*_ALBERT} <= {*names}:
             return UnigramTokenizer(unigrams, True, lowers, keeps_accents)
         if (*names[:4], *names[-1:]) == _XLM_ROBERTA:
@@ -201,9 +288,39 @@ def open_file(
     except (*_DAMAGED, AttributeError, LookupError, TypeError, ValueError) as error:
         problem = repr(error)[:80]
     raise errors.InputError(
-        f"{path}: is no unigram model of XLM-RoBERTa or ALBERT ({problem}); copy it "
-        "again, or give the vocabulary that belongs to the config"
+        f"{path}: is no unigram model of XLM-RoBERTa, ALBERT or DeBERTa ({problem}); "
+        "copy it again, or give the vocabulary that belongs to the config"
     )
+
+
+def _open_deberta(files, unigrams):
+    """The tokenizer of pieces to which the mask may be added, by the files beside."""
+    settings, mask = files.read(file_names.TOKENIZER_CONFIG), (_DEBERTA[-1], 0.0)
+    pieces = unigrams.pieces
+    pieces = pieces if mask[0] in dict(pieces) else [*pieces, mask]
+    _check_added(files, pieces)
+    if settings.get("add_prefix_space", True) is not True:
+        raise ValueError("add_prefix_space is not true")
+    kinds = [step["type"] for step in _steps_of(files.read(file_names.TOKENIZER))]
+    charsmap = unigrams.charsmap if "Precompiled" in kinds else b""
+    lowers = settings.get("do_lower_case", "Lowercase" in kinds)
+    splits = settings.get("split_by_punct", False)
+    unigrams = unigrams._replace(pieces=pieces, charsmap=charsmap)
+    return DebertaTokenizer(unigrams, bool(lowers), bool(splits))
+
+
+def _steps_of(raw):
+    steps = raw.get("normalizer") or {}
+    steps = steps.get("normalizers", [steps])
+    return [step for step in steps if "type" in step]
+
+
+def _check_added(files, pieces):
+    """Raises LookupError for an added token that is no piece with the same id."""
+    added = {token: entry["id"] for token, entry in files.added().items()}
+    for token, index in {**files.read(file_names.ADDED_TOKENS), **added}.items():
+        if pieces[index][0] != token:
+            raise LookupError(f"{token!r} is no piece")
 
 
 def _read_model(path):
@@ -221,16 +338,12 @@ def _read_model(path):
 
 def _read_json(files):
     raw = files.read(file_names.TOKENIZER)
-    steps = raw.get("normalizer") or {}
     maps = [
         base64.b64decode(step["precompiled_charsmap"], validate=True)
-        for step in steps.get("normalizers", [steps])
-        if step.get("type") == "Precompiled"
+        for step in _steps_of(raw)
+        if step["type"] == "Precompiled"
     ]
     pieces = [(str(piece), float(score)) for piece, score in raw["model"]["vocab"]]
-    for token, entry in files.added().items():
-        if pieces[entry["id"]][0] != token:
-            raise LookupError(f"{token!r} is no piece")
     return Unigrams(pieces, b"".join(maps))
 
 
@@ -266,7 +379,7 @@ def _serialize(pieces, special, charsmap=_IDENTITY):
     model = _Model()
     for piece, score in pieces:
         kind = _CONTROL if piece in special else _NORMAL
-        kind = _UNKNOWN if piece == "<unk>" else kind
+        kind = _UNKNOWN if piece in ("<unk>", *special[3:4]) else kind
         kind = _UNUSED if SPACE in piece[1:] else kind  # the library joins no words
         model.pieces.add(piece=piece, score=score, type=kind)
     model.normalization.charsmap = charsmap

@@ -7,7 +7,14 @@ from typing import Any
 
 from contract import errors
 from modeling.checkpoints import names
-from modeling.networks import albert, bert_family, distilbert, electra, roberta
+from modeling.networks import (
+    albert,
+    bert_family,
+    deberta,
+    distilbert,
+    electra,
+    roberta,
+)
 from modeling.networks.elmo import spec as elmo
 from modeling.networks.encoder_decoder import spec as encoder_decoder
 from modeling.networks.gpt import spec as gpt
@@ -20,6 +27,7 @@ NETWORKS: tuple[NetworkSpec, ...] = (
     roberta.NETWORK,
     electra.NETWORK,
     albert.NETWORK,
+    deberta.NETWORK,
     gpt.GPT,
     gpt.GPT_2,
     encoder_decoder.NETWORK,

@@ -51,12 +51,14 @@ class Classifier(NamedTuple):
         rate: of dropout before the logits.
         drops_input: whether there is dropout before the dense layer, too.
         has_summary: whether the dense layer is another one for choices.
+        input_rate: of the dropout before the dense layer; None where it is `rate`.
     """
 
     activation: str
     rate: float
     drops_input: bool
     has_summary: bool = False
+    input_rate: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -184,6 +186,10 @@ class NetworkSpec:
     def head_rows(self, config: Any) -> list[names.Name]:
         """The rows of a pooler and of all heads; of equal paths the last counts."""
         return [*names.HEADS]
+
+    def classifier_of(self, config: Any) -> Classifier | None:
+        """The `classifier` of a model with this config."""
+        return self.classifier
 
     def is_head(self, path: str) -> bool:
         """Whether a variable belongs to a head and not to the network."""
