@@ -34,7 +34,7 @@ SPACE = "▁"  # begins the first piece of a word
 _XLM_ROBERTA = byte_pairs.OF_ROBERTA
 _ALBERT = ("[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]")
 _DEBERTA = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
-_MARK = "\x01"
+_MARK, _PART = "\x01", "\ufffe"
 _BLANKS = f"[{bpe_graph.ALL_WHITESPACE}]+"
 # The fields of SentencePiece's files that are used.
 _SCHEMA = """
@@ -245,11 +245,11 @@ class DebertaTokenizer(UnigramTokenizer):
         texts = tf.strings.regex_replace(texts, " ", SPACE)
         if self.splits_marks:
             marks = rf"[\p{{P}}{normalization.SIGNS}]"
-            texts = tf.strings.regex_replace(texts, marks, rf"{_MARK}\0{_MARK}")
+            texts = tf.strings.regex_replace(texts, marks, rf"{_PART}\0{_PART}")
         # Each part begins with one SPACE, where it has none.
-        texts = tf.strings.join([_MARK, texts])
-        texts = tf.strings.regex_replace(texts, f"{_MARK}+$", "")
-        return tf.strings.regex_replace(texts, f"{_MARK}+{SPACE}?", SPACE)
+        texts = tf.strings.join([_PART, texts])
+        texts = tf.strings.regex_replace(texts, f"{_PART}+$", "")
+        return tf.strings.regex_replace(texts, f"{_PART}+{SPACE}?", SPACE)
 
 
 def is_unigrams(files: vocabulary_files.VocabularyFiles) -> bool:
@@ -259,8 +259,8 @@ def is_unigrams(files: vocabulary_files.VocabularyFiles) -> bool:
 
 
 def _hide_ends(texts):
-    """Texts without characters where operations would end; no piece has either."""
-    return tf.strings.regex_replace(texts, r"\x00", "\uffff")
+    """Texts without a character where operations would end; no piece has either."""
+    return tf.strings.regex_replace(texts, rf"[\x00{_PART}]", "\uffff")
 
 
 def open_file(
