@@ -70,9 +70,9 @@ def draw(shapes, seed=0, stddev=0.4):
     return weights
 
 
-def read_cases():
+def read_cases(path=RECORDED):
     """{name: Case}, such as electra-ForPreTraining."""
-    with np.load(RECORDED) as file:
+    with np.load(path) as file:
         arrays = dict(file)
     cases = {}
     for name, described in json.loads(bytes(arrays["cases"])).items():

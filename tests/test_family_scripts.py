@@ -10,7 +10,7 @@ import bert_reborn as bert
 from serving import predictor
 from tests import tiny, tiny_family, whole_runs
 
-NETWORKS = ("distilbert", "roberta", "electra", "albert")
+NETWORKS = ("distilbert", "roberta", "electra", "albert", "deberta-v2")
 # Float32 rounding; two graphs multiply matrices of different padding.
 ROUNDING = 1e-5
 TEXTS = ["the great sea", "a film was awful and it was really okay"]
@@ -42,7 +42,7 @@ def test_classifier_is_trained_loaded_and_exported(network, data, tmp_path):
     assert "classifier" in done.out.split("newly initialised: ")[1]
     rows = tiny.predictions(tmp_path)
     loaded = bert.load(tmp_path)
-    assert loaded.model.config.kind.lower() == network
+    assert loaded.model.config.model_type == network
     texts = [row["text_a"] for row in rows]
     served = predictor.Predictor(str(tmp_path / "export")).predict(texts)
     for row, here, there in zip(rows, loaded.predict(texts), served, strict=True):

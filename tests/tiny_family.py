@@ -7,7 +7,7 @@ import pathlib
 
 from tests import tiny, tokenizer_files
 
-NETWORKS = ("distilbert", "roberta", "xlm-roberta", "electra", "albert")
+NETWORKS = ("distilbert", "roberta", "xlm-roberta", "electra", "albert", "deberta-v2")
 MERGES = [pair.split() for pair in ("Ġ t", "h e", "Ġt he", "Ġ s", "e a", "Ġs ea")]
 
 
@@ -37,6 +37,12 @@ def write_model(
         "max_position_embeddings": 48,
         "initializer_range": 0.1,
         "embedding_size": 16,
+        # Of DeBERTa, whose distances are counted one by one up to 4.
+        "relative_attention": True,
+        "pos_att_type": "c2p|p2c",
+        "position_buckets": 8,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
     }
     kind = catalogue.of_model_type(model_type).config
     known = kind.keys().values()

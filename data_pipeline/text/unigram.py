@@ -193,8 +193,6 @@ class DebertaTokenizer(UnigramTokenizer):
     the file of SentencePiece has, and with one as transformers 4 has written it.
     """
 
-    mask_takes_space = False
-
     def __init__(self, unigrams: Unigrams, lowers: bool, splits_marks: bool):
         """`splits_marks` is whether each mark of punctuation is a word."""
         super().__init__(unigrams, False, lowers, True, _DEBERTA)
@@ -277,7 +275,7 @@ def open_file(
         if not all(math.isfinite(score) for _, score in unigrams.pieces):
             raise ValueError("a score is not finite")
         if {*_DEBERTA} <= {*names, _DEBERTA[-1]}:
-            return _open_deberta(files, unigrams)
+            return _open_deberta(files, unigrams, lowers)
         if files.is_whole:
             _check_added(files, unigrams.pieces)
         if {*_ALBERT} <= {*names}:
@@ -293,7 +291,7 @@ def open_file(
     )
 
 
-def _open_deberta(files, unigrams):
+def _open_deberta(files, unigrams, lowers):
     """The tokenizer of pieces to which the mask may be added, by the files beside."""
     settings, mask = files.read(file_names.TOKENIZER_CONFIG), (_DEBERTA[-1], 0.0)
     pieces = unigrams.pieces
@@ -303,7 +301,7 @@ def _open_deberta(files, unigrams):
         raise ValueError("add_prefix_space is not true")
     kinds = [step["type"] for step in _steps_of(files.read(file_names.TOKENIZER))]
     charsmap = unigrams.charsmap if "Precompiled" in kinds else b""
-    lowers = settings.get("do_lower_case", "Lowercase" in kinds)
+    lowers = lowers and settings.get("do_lower_case", "Lowercase" in kinds)
     splits = settings.get("split_by_punct", False)
     unigrams = unigrams._replace(pieces=pieces, charsmap=charsmap)
     return DebertaTokenizer(unigrams, bool(lowers), bool(splits))

@@ -7,14 +7,8 @@ from typing import Any
 
 from contract import errors
 from modeling.checkpoints import names
-from modeling.networks import (
-    albert,
-    bert_family,
-    deberta,
-    distilbert,
-    electra,
-    roberta,
-)
+from modeling.networks import albert, bert_family, distilbert, electra, roberta
+from modeling.networks.deberta import spec as deberta
 from modeling.networks.elmo import spec as elmo
 from modeling.networks.encoder_decoder import spec as encoder_decoder
 from modeling.networks.gpt import spec as gpt

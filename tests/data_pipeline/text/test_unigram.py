@@ -327,7 +327,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path, write, problem):
     with pytest.raises(errors.InputError) as caught:
         opening.open_vocabulary(str(path))
     message = str(caught.value)
-    assert message.startswith(f"{path}: is no unigram model of XLM-RoBERTa or ALBERT")
+    assert message.startswith(f"{path}: is no unigram model of XLM-RoBERTa, ALBERT")
     assert problem in message and "\n" not in message and "copy it again" in message
 
 

@@ -1,0 +1,1 @@
+"""DeBERTa-v2 and v3, and mDeBERTa: their config, layers and names."""
