@@ -5,7 +5,8 @@ have different sites, which are below 1 << BITS:
 
     0                  embeddings
     from 1 on          three a block
-    after all blocks   two a block that attends to a source
+    after all blocks   two a block that attends to a source; of a DeBERTa three a block
+                       more, the table of relative positions and a convolution
     4079               before the dense layer of a classifier
     up to 4094         what a head reads, and between its LSTM layers
     4095               a head
