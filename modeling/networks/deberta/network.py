@@ -195,7 +195,8 @@ class DisentangledAttention(bert.SelfAttention):
             queries = getattr(self, "position_query", None)
         layers = {"c2p": keys, "p2c": queries}
         return {
-            term: self.config.scale * self._split_heads(layers[term](table[None]))
+            term: self.config.scale
+            * self._split_heads(layers[term](ops.expand_dims(table, 0)))
             for term in self.config.terms
         }
 
@@ -206,7 +207,7 @@ def _take_keys(product, positions, length):
     rows = ops.reshape(ops.transpose(product, (0, 2, 3, 1)), (-1, heads))
     begins = width * ops.reshape(ops.arange(size * count), (size, count))
     begins = begins + length - 1 - ops.cast(positions, "int32")
-    taken = ops.take(rows, begins[..., None] + ops.arange(length), axis=0)
+    taken = ops.take(rows, ops.expand_dims(begins, -1) + ops.arange(length), axis=0)
     return ops.transpose(taken, (0, 3, 1, 2))
 
 
