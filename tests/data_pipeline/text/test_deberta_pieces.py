@@ -14,7 +14,7 @@ from contract import atomic_files, errors
 from data_pipeline.batches import packing
 from data_pipeline.pretraining import cloze
 from data_pipeline.text import opening, unigram
-from modeling.checkpoints import pretrained
+from loading import model_directory
 from tests.data_pipeline.text import test_unigram
 
 SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
@@ -153,7 +153,7 @@ def test_files_give_the_same_tokenizer(tmp_path, kind):
     (copy / "config.json").write_text("{}")
     for name, text in tokenizer.files().items():
         atomic_files.write_text(str(copy / name), text)
-    files = pretrained.look_in(copy)
+    files = model_directory.locate(copy, needs_all=False)
     assert files.vocab_file.endswith("spm.model") == (kind != "four")
     for path in (files.vocab_file, str(copy / "tokenizer.json")):
         read = opening.open_vocabulary(path)

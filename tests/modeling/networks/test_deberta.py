@@ -11,13 +11,14 @@ import tensorflow as tf
 
 from contract import errors, features
 from data_pipeline.batches import sharing
+from loading import model_directory
 from modeling import models, pretrainers, sequences
-from modeling.checkpoints import conversion, google, names, pretrained
+from modeling.checkpoints import conversion, google, names
 from modeling.features import attention_maps
 from modeling.networks import catalogue
 from modeling.networks.deberta import config as deberta_config
 from modeling.networks.deberta import network
-from tests import family_weights
+from tests import family_weights, read_model
 from training import layer_rates
 
 RECORDED = family_weights.RECORDED.with_name("deberta.npz")
@@ -47,8 +48,8 @@ def open_case(name, directory, **changes):
     """The Converted of a case, with changes of its config."""
     case = CASES[name]
     case.write(directory)
-    config = pretrained.read_config(directory / "config.json")
-    return conversion.read(directory, dataclasses.replace(config, **changes))
+    config = model_directory.read_config(directory / "config.json")
+    return read_model.read(directory, dataclasses.replace(config, **changes))
 
 
 def make(head="none", num_classes=None, **changes):
@@ -96,7 +97,7 @@ def test_outputs_are_those_of_transformers(name, tmp_path):
         first = {f"deberta.{key}": value for key, value in first.items()}
     assert first.keys() == again.keys()
     assert all(np.array_equal(first[key], again[key]) for key in first)
-    config = pretrained.read_config(tmp_path / "again" / "config.json")
+    config = model_directory.read_config(tmp_path / "again" / "config.json")
     assert config.network_alone() == read.model.config.network_alone()
     count = sum(
         int(np.prod(variable.shape))
@@ -128,10 +129,10 @@ def test_a_setting_that_is_changed_changes_outputs(name, changes, tmp_path):
 def test_losses_of_training_are_those_of_a_loop_of_pytorch(recompute, tmp_path):
     case = CASES[TRAINED]
     case.write(tmp_path)
-    config = pretrained.read_config(tmp_path / "config.json")
+    config = model_directory.read_config(tmp_path / "config.json")
     changes = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0)
     config = dataclasses.replace(config, **changes, cls_dropout=0.0)
-    model = conversion.read(tmp_path, config, recompute=recompute).model
+    model = read_model.read(tmp_path, config, recompute=recompute).model
     feed = {key: tf.constant(value) for key, value in case.features().items()}
     labels = tf.constant(case.labels["labels"], tf.int32)
     seed = tf.constant([1, 2], tf.int64)
@@ -296,7 +297,7 @@ def test_a_config_that_means_another_network_is_refused(changes, message, tmp_pa
     raw = {**CASES["deberta-v2-Model"].config, **changes}
     (tmp_path / "config.json").write_text(json.dumps(raw))
     with pytest.raises(errors.InputError) as refused:
-        pretrained.read_config(tmp_path / "config.json")
+        model_directory.read_config(tmp_path / "config.json")
     assert message in str(refused.value)
 
 
@@ -329,13 +330,13 @@ def test_heads_of_released_files_are_named(tmp_path):
         "deberta.embeddings.position_ids": np.arange(24)[None],
     }
     safetensors.numpy.save_file({**tensors, **more}, path)
-    config = pretrained.read_config(tmp_path / "config.json")
-    read = conversion.read(tmp_path, config)
+    config = model_directory.read_config(tmp_path / "config.json")
+    read = read_model.read(tmp_path, config)
     assert read.head == "pretraining" and read.states
     assert {*read.report.unused} == {*list(more)[:3]}
     assert difference(read.model, CASES[name]) < ROUNDING
     # Without `legacy` the head has the names of BERT's, which this file lacks.
-    legacy = conversion.read(tmp_path, dataclasses.replace(config, legacy=True))
+    legacy = read_model.read(tmp_path, dataclasses.replace(config, legacy=True))
     assert legacy.head == "none"
     assert "lm_predictions.lm_head.bias" in legacy.report.unused
 
@@ -348,8 +349,8 @@ def test_a_network_alone_has_no_prefix(tmp_path):
     assert not any(key.startswith("deberta.") for key in tensors)
     prefixed = {f"deberta.{key}": value for key, value in tensors.items()}
     safetensors.numpy.save_file(prefixed, path)
-    config = pretrained.read_config(tmp_path / "config.json")
-    read = conversion.read(tmp_path, config)
+    config = model_directory.read_config(tmp_path / "config.json")
+    read = read_model.read(tmp_path, config)
     assert difference(read.model, CASES[name]) < ROUNDING
 
 
@@ -361,6 +362,6 @@ def test_names_in_checkpoints_are_its_own(tmp_path):
     assert "deberta/encoder/rel_embeddings" in stored
     assert "deberta/encoder/layer_4/attention/self/pos_key_proj/kernel" in stored
     (tmp_path / "config.json").write_text(model.config.to_json_string())
-    again = conversion.read(tmp_path, model.config).model
+    again = read_model.read(tmp_path, model.config).model
     feed = batch()
     np.testing.assert_array_equal(again(feed)["logits"], model(feed)["logits"])
