@@ -1,0 +1,63 @@
+"""Positions as rotations of queries and keys (Su et al., 2021, arXiv:2104.09864).
+
+Number i of the first half of a head's vector and number i of its second half are a
+pair, as in GPT-NeoX, which turns by an angle of position / base ** (2 i / K). So the
+product of a query and a key depends on how far the two are apart.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+
+class Rotation(NamedTuple):
+    """The angles of positions, float32 [S, K] or [R, ..., 1, S, K], to turn by.
+
+    Attributes:
+        cos: of the angle of each number.
+        sin: of the same, negative in the first half of K.
+    """
+
+    cos: Any
+    sin: Any
+
+    @classmethod
+    def of(cls, positions, width, base):
+        """The rotation at positions [S] or [R, ..., S] of vectors [..., K = width]."""
+        angles = ops.cast(positions, "float32")[..., None] * speeds(width, base)
+        cos, sin = ops.cos(angles), ops.sin(angles)
+        both = ops.concatenate([cos, cos], -1), ops.concatenate([-sin, sin], -1)
+        return cls(*(x if len(x.shape) == 2 else x[..., None, :, :] for x in both))
+
+    def take(self, positions):
+        """The rotation [R, 1, P, K] at int [R, P], of one at positions [S]."""
+        return Rotation(*(ops.take(x, positions, axis=0)[:, None] for x in self))
+
+
+def speeds(width, base):
+    """Angles of a step by one position, float32 [K / 2].
+
+    Rounded where transformers rounds: at position 8,000 one more rounding would move an
+    angle by 5e-4.
+    """
+    places = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
+    powers = np.float64(np.float32(base)) ** places.astype(np.float64)
+    return np.float32(1) / powers.astype(np.float32)
+
+
+def rotate(x, rotation):
+    """Vectors [..., S, K], K even, turned by a Rotation; float32 within."""
+    cos, sin = map(tf.convert_to_tensor, rotation)
+
+    def turn(x, sin):
+        y = tf.cast(x, tf.float32)
+        a, b = tf.split(y, 2, axis=-1)
+        return tf.cast(y * cos + tf.concat([b, a], axis=-1) * sin, x.dtype)
+
+    @tf.custom_gradient
+    def run(x):
+        return turn(x, sin), lambda upstream: turn(upstream, -sin)
+
+    return run(tf.convert_to_tensor(x))
