@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from modeling import kernels
+from modeling import kernels, kernels_tf
 
 
 def _gelu_10(x):
@@ -20,3 +20,30 @@ FUNCTIONS = {
     "quick_gelu": lambda x: x * ops.sigmoid(1.702 * x),
     "gelu_10": _gelu_10,
 }
+
+
+def gate(name, x, y, rate, seed, site):
+    """dropout(activation(x) * y), in float32 (Shazeer, 2020, arXiv:2002.05202).
+
+    `name` is as in BertConfig.hidden_act; x and y are [..., F] of one dtype, and so is
+    the result.
+    """
+    if seed is None:
+        return _gate(x, y, name=name)
+    mask = kernels_tf.keep_mask(rate, seed, site) if rate else ()
+    return _fused_gate((x, y), mask=mask, name=name)
+
+
+def _gate(x, y, mask=(), *, name):
+    if name in ("gelu_tanh", "gelu_erf"):
+        approximate = name == "gelu_tanh"
+        active = kernels.gelu(
+            ops.cast(x, "float32"), approximate=approximate, training=False
+        )
+    else:
+        active = FUNCTIONS[name](ops.cast(x, "float32"))
+    product = active * ops.cast(y, "float32")
+    return ops.cast(kernels_tf.drop(product, mask) if mask else product, x.dtype)
+
+
+_fused_gate = kernels_tf.fuse(_gate)

@@ -14,7 +14,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from contract import errors
 from modeling import activations, dropout_sites, kernels, kernels_tf
 from modeling.configs import keras_configs
 
@@ -29,7 +28,10 @@ def weight_init(config):
 def layer_norm(config, name, dtype=None):
     """Layer normalisation over the last axis, with the epsilon of the config."""
     return keras.layers.LayerNormalization(
-        epsilon=config.layer_norm_epsilon, name=name, dtype=dtype
+        epsilon=config.layer_norm_epsilon,
+        center=config.norm_bias,
+        name=name,
+        dtype=dtype,
     )
 
 
@@ -427,11 +429,6 @@ class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        if "masked_lm" not in config.spec.objectives:
-            raise errors.InputError(
-                f"{config.kind} predicts the next token, and no masked words; give a "
-                "BERT, or --objective=left_to_right"
-            )
         self.config = config
         dtype, width = self.given_dtype, config.embedding_size
         self.transform = dense(config, width, "transform", dtype)

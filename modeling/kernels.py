@@ -17,7 +17,7 @@ _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of 
 
 def affine(rows, kernel, bias, *, training):
     """Rows [R, D] @ kernel [D, F] + bias [F], or without one where it is None."""
-    if training and bias is not None and rows.dtype == "float32":
+    if training and rows.dtype == "float32":
         return kernels_tf.affine(rows, kernel, bias)
     product = ops.matmul(rows, kernel)
     return product if bias is None else ops.add(product, bias)
@@ -31,7 +31,7 @@ def attend(query, key, value, bias, *, scale, rate, seed, site, learned=None):
     gets it: a term that the bias contains, [1 or B, N, S, T]. It is never added here.
     """
     if seed is not None:
-        mask = kernels_tf.keep_mask(rate, seed, site)
+        mask = _mask(rate, seed, site)
         return kernels_tf.attend(
             query, key, value, bias, mask, scale=scale, learned=learned
         )
@@ -76,19 +76,59 @@ def norm_of_sum(layer, residual, x, rate, seed, site):
     return _fused_norm_of_sum((residual, x), weights, mask, **settings)
 
 
+def norm(layer, x, *, training):
+    """A keras.layers.LayerNormalization of `x` [..., D], in its compute dtype."""
+    weights, settings = norm_arguments(layer)
+    if training:
+        return _fused_norm((x,), weights, **settings)
+    return normalize(x, *weights, **settings)
+
+
+def sum_and_norm(layer, residual, x, rate, seed, site):
+    """Residual + dropout(x), float32, and the norm of that sum; both [..., D].
+
+    `residual` is float32, `x` of the compute dtype; `layer` as in `norm`.
+    """
+    weights, settings = norm_arguments(layer)
+    if seed is None:
+        return _sum_and_norm(residual, x, *weights, **settings)
+    mask = _mask(rate, seed, site)
+    return _fused_sum_and_norm((residual, x), weights, mask, **settings)
+
+
+def residual_sum(residual, x, rate, seed, site):
+    """Residual + dropout(x), float32 [..., D], of a float32 and any other tensor."""
+    if seed is None or not rate:
+        return add(residual, x)
+    return _fused_add((residual, x), mask=kernels_tf.keep_mask(rate, seed, site))
+
+
+def _mask(rate, seed, site):
+    """The kernels_tf.Mask of a place, or () where it drops nothing."""
+    return kernels_tf.keep_mask(rate, seed, site) if rate else ()
+
+
+def _sum_and_norm(residual, x, *weights, mask=(), **settings):
+    total = add(residual, x, mask)
+    return total, normalize(total, *weights, **settings)
+
+
 def norm_arguments(layer):
-    """The weights and the settings of a layer for `normalize`."""
-    weights = ops.convert_to_tensor(layer.gamma), ops.convert_to_tensor(layer.beta)
-    return weights, {"epsilon": layer.epsilon, "dtype": layer.compute_dtype}
+    """The weights and the settings of a layer for `normalize`; it may have no beta."""
+    weights = filter(lambda weight: weight is not None, (layer.gamma, layer.beta))
+    return tuple(map(ops.convert_to_tensor, weights)), {
+        "epsilon": layer.epsilon,
+        "dtype": layer.compute_dtype,
+    }
 
 
-def normalize(x, gamma, beta, mask=(), *, epsilon, dtype):
+def normalize(x, gamma, beta=None, mask=(), *, epsilon, dtype):
     """Layer normalisation of x [..., D], computed in float32; `mask` is not read."""
     x = ops.cast(x, "float32")
     centred = x - ops.mean(x, -1, keepdims=True)
     variance = ops.mean(ops.square(centred), -1, keepdims=True)
-    normal = centred * ops.rsqrt(variance + epsilon)
-    return ops.cast(normal * gamma + beta, dtype)
+    normal = centred * ops.rsqrt(variance + epsilon) * gamma
+    return ops.cast(normal if beta is None else normal + beta, dtype)
 
 
 def add(residual, x, mask=()):
@@ -97,12 +137,15 @@ def add(residual, x, mask=()):
     return ops.cast(residual, "float32") + x
 
 
-def _norm_of_sum(residual, x, gamma, beta, mask=(), **settings):
-    return normalize(add(residual, x, mask), gamma, beta, **settings)
+def _norm_of_sum(residual, x, *weights, mask=(), **settings):
+    return normalize(add(residual, x, mask), *weights, **settings)
 
 
 _fused_gelu = kernels_tf.fuse(_gelu)
 _fused_norm_of_sum = kernels_tf.fuse(_norm_of_sum)
+_fused_norm = kernels_tf.fuse(normalize)
+_fused_sum_and_norm = kernels_tf.fuse(_sum_and_norm)
+_fused_add = kernels_tf.fuse(add, is_linear=True)
 
 
 def dropout(x, rate, seed, site):

@@ -95,7 +95,7 @@ def fuse(function, *, is_linear=False):
     return call
 
 
-def affine(rows, kernel, bias):
+def affine(rows, kernel, bias=None):
     """Rows @ kernel + bias, whose gradient multiplies by a transposed copy of kernel.
 
     In float32 oneDNN multiplies by a transposed matrix itself in up to 1.25 times as
@@ -104,19 +104,21 @@ def affine(rows, kernel, bias):
     """
 
     @tf.custom_gradient
-    def run(rows, kernel, bias):
+    def run(rows, kernel, *biases):
         def gradients(upstream):
             transposed = tf.transpose(kernel[None], [0, 2, 1])[0]
             return (
                 tf.matmul(upstream, transposed),
                 tf.matmul(rows, upstream, transpose_a=True),
-                tf.raw_ops.BiasAddGrad(out_backprop=upstream),
+                *(tf.raw_ops.BiasAddGrad(out_backprop=upstream) for _ in biases),
             )
 
-        return tf.nn.bias_add(tf.matmul(rows, kernel), bias), gradients
+        product = tf.matmul(rows, kernel)
+        return tf.nn.bias_add(product, *biases) if biases else product, gradients
 
     # Variables would not count as arguments.
-    return run(*map(tf.convert_to_tensor, (rows, kernel, bias)))
+    biases = () if bias is None else (bias,)
+    return run(*map(tf.convert_to_tensor, (rows, kernel, *biases)))
 
 
 def select_by_device(on_cpu, elsewhere):
@@ -267,7 +269,9 @@ def attend(query, key, value, bias, mask, *, scale, learned=None):
         scores = tf.matmul(query * scale, key, transpose_b=True)  # [B, N, S, T]
         weights = tf.nn.softmax(tf.cast(scores, tf.float32) + bias)
         tiles = _tile_flat(weights)
-        dropped = _untile_flat(_drop_tiles(tiles, mask, dtype=value.dtype), weights)
+        dropped = tf.cast(weights, value.dtype)
+        if mask:
+            dropped = _untile_flat(_drop_tiles(tiles, mask, dtype=value.dtype), weights)
         mixed = tf.matmul(dropped, value)
 
         def gradients(upstream):
@@ -303,7 +307,8 @@ def _to_bias(to_scores, bias, scale):
 
 @compile_with_xla
 def _scores_backward(to_dropped, weights, subtracted, mask, *, scale):
-    to_scores = weights * (drop(to_dropped, mask) - subtracted) * scale
+    to_weights = drop(to_dropped, mask) if mask else tf.cast(to_dropped, tf.float32)
+    to_scores = weights * (to_weights - subtracted) * scale
     return tf.cast(to_scores, to_dropped.dtype)
 
 

@@ -19,7 +19,12 @@ class BertPretrainer(models.BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.masked_lm = bert.MaskedLMHead(
+        if "masked_lm" not in config.spec.objectives:
+            raise errors.InputError(
+                f"{config.kind} predicts the next token, and no masked words; give a "
+                "BERT, or --objective=left_to_right"
+            )
+        self.masked_lm = config.spec.token_head(
             config, name="masked_lm", dtype=self.given_dtype
         )
         self.next_sentence = None

@@ -91,6 +91,7 @@ class NetworkConfig:
     needed: ClassVar[Sequence[str]] = ("vocab_size",)
     required: ClassVar[Mapping[str, Sequence[Any]]] = {}
     tolerated: ClassVar[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
+    norm_bias: ClassVar[bool] = True  # whether norms have a beta
     # Whether the table of words predicts words, too, or there is one of its own.
     tie_word_embeddings: bool = True
     extra: dict[str, Any]

@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from modeling import kernels, kernels_tf
-from modeling.networks.gpt import network as gpt
 from tests.modeling import random_weights
 
 SHAPE = (100, 200)
@@ -231,7 +230,7 @@ def join(pair):
 # plain operations of residual, x, gamma, beta and these.
 KERNELS = {
     "norm": (
-        lambda residual, x, layer, _: gpt.norm(layer, x, training=True),
+        lambda residual, x, layer, _: kernels.norm(layer, x, training=True),
         lambda residual, x, gamma, beta, _: plain_norm(x, gamma, beta),
     ),
     "norm_of_sum": (
@@ -241,7 +240,9 @@ KERNELS = {
         ),
     ),
     "sum_and_norm": (
-        lambda residual, x, layer, at: join(gpt.sum_and_norm(layer, residual, x, *at)),
+        lambda residual, x, layer, at: join(
+            kernels.sum_and_norm(layer, residual, x, *at)
+        ),
         lambda residual, x, gamma, beta, at: join(
             (
                 plain_sum(residual, x, *at),
@@ -250,7 +251,7 @@ KERNELS = {
         ),
     ),
     "residual_sum": (
-        lambda residual, x, layer, at: gpt.residual_sum(residual, x, *at),
+        lambda residual, x, layer, at: kernels.residual_sum(residual, x, *at),
         lambda residual, x, gamma, beta, at: plain_sum(residual, x, *at),
     ),
 }

@@ -6,7 +6,7 @@ finetune-transformer-lm (Radford et al., 2018) and gpt-2 (Radford et al., 2019).
 import keras
 from keras import ops
 
-from modeling import bert, dropout_sites, kernels, kernels_tf
+from modeling import bert, dropout_sites, kernels
 from modeling.configs import keras_configs
 
 
@@ -136,43 +136,6 @@ class GptAttention(bert.SelfAttention):
         return ops.unstack(parts, x.shape[-1] // width)
 
 
-def norm(layer, x, *, training):
-    """A keras.layers.LayerNormalization of `x` [..., D], in its compute dtype."""
-    weights, settings = kernels.norm_arguments(layer)
-    if training:
-        return _fused_norm((x,), weights, **settings)
-    return kernels.normalize(x, *weights, **settings)
-
-
-def sum_and_norm(layer, residual, x, rate, seed, site):
-    """Residual + dropout(x), float32, and the norm of that sum; both [..., D].
-
-    `residual` is float32, `x` of the compute dtype; `layer` as in `norm`.
-    """
-    weights, settings = kernels.norm_arguments(layer)
-    if seed is None:
-        return _sum_and_norm(residual, x, *weights, **settings)
-    mask = kernels_tf.keep_mask(rate, seed, site)
-    return _fused_sum_and_norm((residual, x), weights, mask, **settings)
-
-
-def residual_sum(residual, x, rate, seed, site):
-    """Residual + dropout(x), float32 [..., D], of a float32 and any other tensor."""
-    if seed is None:
-        return kernels.add(residual, x)
-    return _fused_add((residual, x), mask=kernels_tf.keep_mask(rate, seed, site))
-
-
-def _sum_and_norm(residual, x, gamma, beta, mask=(), **settings):
-    total = kernels.add(residual, x, mask)
-    return total, kernels.normalize(total, gamma, beta, **settings)
-
-
-_fused_norm = kernels_tf.fuse(kernels.normalize)
-_fused_sum_and_norm = kernels_tf.fuse(_sum_and_norm)
-_fused_add = kernels_tf.fuse(kernels.add, is_linear=True)
-
-
 class GptBlock(bert.EncoderBlock):
     """GPT's block is the encoder's; GPT-2's has its norms before both parts.
 
@@ -186,16 +149,16 @@ class GptBlock(bert.EncoderBlock):
         if not self.config.norm_first:
             return super().call(hidden, attention_bias, positions, seed, cache)
         rate, site = self.config.hidden_dropout_prob, self.site
-        x = norm(self.attention_norm, hidden, training=seed is not None)
+        x = kernels.norm(self.attention_norm, hidden, training=seed is not None)
         queries = x
         if positions is not None:
             hidden, queries = (kernels.take_rows(y, positions) for y in (hidden, x))
         x = self.attention(x, attention_bias, queries, seed=seed, cache=cache)
-        hidden, x = sum_and_norm(
+        hidden, x = kernels.sum_and_norm(
             self.ffn_norm, hidden, x, rate, seed, site + 1
         )  # [B, S, D]
         outer = self._feed_forward(x, seed)
-        return residual_sum(hidden, outer, rate, seed, site + 2)
+        return kernels.residual_sum(hidden, outer, rate, seed, site + 2)
 
 
 class TiedHead(keras_configs.Configured, keras.layers.Layer):
@@ -240,4 +203,4 @@ class GptDecoder(bert.Network):
         """GPT-2's final norm."""
         if not self.config.norm_first:
             return hidden
-        return norm(self.final_norm, hidden, training=training)
+        return kernels.norm(self.final_norm, hidden, training=training)
