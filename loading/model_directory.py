@@ -32,6 +32,7 @@ from modeling.configs import config as config_lib
 from modeling.configs import config_files, config_limits
 from modeling.features import head_config
 from modeling.networks import catalogue
+from modeling.networks import spec as spec_lib
 
 _LEAST_TOKENS = 4  # as of --max_seq_length
 _USUAL_TOKENS = 128
@@ -386,9 +387,10 @@ class ModelDirectory:
     def find_head(self, head: str = "auto") -> tuple[str, int | None]:
         """The head of the weights, by their names if "auto", and C for CLASS_HEADS.
 
-        A classifier and a tagger have the same names, except in Keras' files. Unless
-        `head` or the config's `architectures` names the tagger, it is a classifier,
-        because the original has no tagger. With `modules` it is a text_encoder.
+        A classifier and a tagger have the same names, except in Keras' files, and of
+        some networks a span has them, too. Unless `head` or the config's
+        `architectures` names another, it is a classifier, because the original has no
+        tagger. With `modules` it is a text_encoder.
 
         Raises:
             ValueError: there are several heads, or not this one.
@@ -411,11 +413,11 @@ class ModelDirectory:
         if "discriminator" in held:
             held.pop("pretraining", None)  # of its generator
         architecture = hugging_face.architecture(config)
-        if held.get("classifier") and held.get("classifier") == held.get("tagger"):
-            is_tagger = head == "tagger" or (
-                head != "classifier" and hugging_face.is_tagger(config)
-            )
-            del held["classifier" if is_tagger else "tagger"]
+        shared, ends = held.get("classifier"), spec_lib.ENDINGS
+        if alike := [n for n in pretrainers.TASK_HEADS if held.get(n) == shared]:
+            known = (n for n in alike if architecture.endswith(ends[(n,)]))
+            chosen = head if head in alike else next(known, "classifier")
+            held = {n: held[n] for n in held if n == chosen or n not in alike}
         if head == "auto":
             if len(held) > 1:
                 raise errors.InputError(

@@ -96,6 +96,6 @@ class SpanHead(keras_configs.Configured, keras.layers.Layer):
         super().__init__(**kwargs)
         self.logits = bert.OutputProjection(2, HEAD_STDDEV, name="logits")
 
-    def call(self, sequence_output):
+    def call(self, sequence_output, seed=None):
         logits = self.logits(sequence_output)  # [B, S, 2]
         return logits[..., 0], logits[..., 1]

@@ -130,6 +130,16 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
             return kernels.last_position(features["input_mask"])
         return keras.ops.zeros_like(features["input_mask"][:, :1], dtype="int32")
 
+    def text_position(self, features):
+        """As `pooled_position`; None where a text's vector is a mean of tokens."""
+        is_mean = self.network.text_place == "mean"
+        return None if is_mean else self.pooled_position(features)
+
+    def own_head(self, name, count):
+        """The network's head of this name for C classes; None for one of `heads`."""
+        own = self.config.spec.task_heads if self.reading.is_plain else {}
+        return own[name](self.config, count, name=name) if name in own else None
+
     def call(self, features, training=False, seed=None):
         outputs = self.encode(features, self.dropout_seed(training, seed))
         return keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), outputs)
@@ -171,7 +181,9 @@ class BertClassifier(BertModel):
         is_dense = config.spec.classifier is not None and not (
             is_choice and config.has_pooler  # where a choice is by the pooler
         )
-        if self.reading.is_plain and is_dense:
+        if own := self.own_head("classifier", num_classes):
+            self.classifier = own
+        elif self.reading.is_plain and is_dense:
             self.classifier = heads.DenseClassifierHead(
                 config, num_classes, is_choice, name="classifier"
             )
@@ -180,7 +192,7 @@ class BertClassifier(BertModel):
             self.classifier = heads.ClassifierHead(
                 num_classes, is_gpt, name="classifier"
             )
-        is_pooled = isinstance(self.classifier, heads.ClassifierHead)
+        is_pooled = not isinstance(self.classifier, heads.DenseClassifierHead)
         self.uses_pooler = self.reading.is_plain and is_pooled
         if predicts_tokens:
             dtype = self.given_dtype
@@ -197,7 +209,7 @@ class BertClassifier(BertModel):
             pooled = self.source.text_vectors(rows, seed, outputs)
         else:
             if outputs is None:
-                outputs = self.encode(rows, seed, self.pooled_position(rows))
+                outputs = self.encode(rows, seed, self.text_position(rows))
             pooled = outputs["pooled_output"]
             if not self.uses_pooler:  # whose classifier reads the vector itself
                 first = outputs["sequence_output"][:, 0]
@@ -240,7 +252,9 @@ class BertTagger(BertModel):
     def __init__(self, config, num_classes, **kwargs):
         super().__init__(config, **kwargs)
         self.num_classes = num_classes
-        self.tagger = heads.ClassifierHead(num_classes, name="tagger")
+        self.tagger = self.own_head("tagger", num_classes) or heads.ClassifierHead(
+            num_classes, name="tagger"
+        )
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
@@ -260,11 +274,11 @@ class BertSpanPredictor(BertModel):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.span = heads.SpanHead(name="span")
+        self.span = self.own_head("span", 2) or heads.SpanHead(name="span")
 
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
-        start, end = self.span(read_tokens(self, features, seed))
+        start, end = self.span(read_tokens(self, features, seed), seed=seed)
         return {"start_logits": start, "end_logits": end}
 
 

@@ -77,8 +77,8 @@ class HuggingFaceFile(weights_file.WeightsFile):
         else:
             file = _open(self.source)
             stored = {key: (file, key) for key in list(file.keys())}
-        stored = self._without_wrappers(stored)
         network = catalogue.USUAL if config is None else config.spec
+        stored = self._without_wrappers(stored, f"{network.prefix}.")
         modern = _modern_keys(stored, network)
         self._stored = {modern[key]: stored[key] for key in stored}
         network = catalogue.of_keys(self._stored, self.format) or network
@@ -107,10 +107,13 @@ class HuggingFaceFile(weights_file.WeightsFile):
                 (count, width), (more, _) = self.shapes[key], self.shapes.pop(other)
                 self.shapes[key] = count + more, width
 
-    def _without_wrappers(self, stored):
-        """The stored keys without prefixes of what a model was wrapped in."""
+    def _without_wrappers(self, stored, own):
+        """The stored keys without prefixes of what a model was wrapped in.
+
+        A network's `own` prefix is one of these, and comes back by `_modern_keys`.
+        """
         wrapped = {key: _WRAPPERS.match(key)[0] for key in stored}
-        self.prefixes = tuple(sorted({*wrapped.values()} - {""}))
+        self.prefixes = tuple(sorted({*wrapped.values()} - {"", own}))
         bare = {key.removeprefix(wrapped[key]): stored[key] for key in stored}
         if len(bare) < len(stored):
             raise errors.InputError(
@@ -208,7 +211,8 @@ def _modern_keys(keys, network):
     every = [network, *catalogue.NETWORKS]
     renamed = {**_RENAMED, **{k: v for n in every for k, v in n.renamed.items()}}
     whole = tuple(n.unprefixed for n in every if n.unprefixed)
-    has_none = any(key.startswith(whole) for key in keys)
+    # Of a network, and not of a layer that predicts words, such as decoder.bias.
+    has_none = any(key.startswith(whole) and key.count(".") > 1 for key in keys)
     prefixes = tuple(f"{each.prefix}." for each in every if each.prefix)
     modern = {}
     for key in keys:

@@ -54,7 +54,7 @@ class Name:
 # Variables of a layer: names here, in the original's and in Hugging Face's files.
 DENSE = (("kernel", "/kernel", "weight", "transposed"), ("bias", "/bias", "bias"))
 NORM = (("gamma", "/gamma", "weight"), ("beta", "/beta", "bias"))
-_PROJECTION = (
+PROJECTION = (
     ("kernel", "output_weights", "weight"),
     ("bias", "output_bias", "bias"),
 )
@@ -87,12 +87,10 @@ HEADS = (
             for name in [f"projection_{j}"]
         )
     ),
-    *rows(
-        _PROJECTION, "next_sentence", "cls/seq_relationship/", "cls.seq_relationship"
-    ),
-    *rows(_PROJECTION, "classifier/logits", "", "classifier"),
-    *rows(_PROJECTION, "tagger/logits", "", "classifier"),
-    *rows(_PROJECTION, "span/logits", "cls/squad/", "qa_outputs"),
+    *rows(PROJECTION, "next_sentence", "cls/seq_relationship/", "cls.seq_relationship"),
+    *rows(PROJECTION, "classifier/logits", "", "classifier"),
+    *rows(PROJECTION, "tagger/logits", "", "classifier"),
+    *rows(PROJECTION, "span/logits", "cls/squad/", "qa_outputs"),
 )
 
 

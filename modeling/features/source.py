@@ -179,7 +179,7 @@ class FeatureSource:
         model = self.model
         if self.reads_texts and self.reading.layer_mix == head_config.LAST:
             if outputs is None:
-                outputs = model.encode(features, seed, model.pooled_position(features))
+                outputs = model.encode(features, seed, model.text_position(features))
             return outputs["pooled_output"][:, None, None]
         outputs = model.encode(features, seed) if outputs is None else outputs
         states = layer_choices.read_layers(outputs, self.states, self.merge)

@@ -7,7 +7,14 @@ from typing import Any
 
 from contract import errors
 from modeling.checkpoints import names
-from modeling.networks import albert, bert_family, distilbert, electra, roberta
+from modeling.networks import (
+    albert,
+    bert_family,
+    distilbert,
+    electra,
+    modernbert,
+    roberta,
+)
 from modeling.networks.deberta import spec as deberta
 from modeling.networks.elmo import spec as elmo
 from modeling.networks.encoder_decoder import spec as encoder_decoder
@@ -22,6 +29,7 @@ NETWORKS: tuple[NetworkSpec, ...] = (
     electra.NETWORK,
     albert.NETWORK,
     deberta.NETWORK,
+    modernbert.NETWORK,
     gpt.GPT,
     gpt.GPT_2,
     encoder_decoder.NETWORK,

@@ -103,6 +103,8 @@ class NetworkSpec:
         classifier: a Classifier; None for bert's.
         has_wide_kernels: whether a classifier's kernel is [D, C], as of GPT.
         token_head: the class of a layer that predicts tokens from the table.
+        task_heads: {classifier, tagger or span: class of a layer, made of (config, C)},
+            of a network whose heads are not those of heads.py.
         discriminator_head: the class of a layer that tells replaced tokens.
         attention_weights: a function of a block, its input [B, S, D] and attention_bias
             to probabilities [B, N, S, T]; None where there are none to show.
@@ -155,6 +157,7 @@ class NetworkSpec:
     classifier: Classifier | None = None
     has_wide_kernels: bool = False
     token_head: Any = None
+    task_heads: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     discriminator_head: Any = None
     attention_weights: Callable[..., Any] | None = None
     joined_projections: Callable[..., Any] | None = None
