@@ -144,15 +144,16 @@ class ModernBertConfig(bert_family.RelativeConfig):
         raw[key] = config_lib.read_activation(key, raw.get(key, "gelu"), known)
         rotations = raw.pop("rope_parameters", None) or {}
         for name, values in rotations.items():
-            values = values or {}
-            others = values.keys() - {"rope_type", "rope_theta"}
-            if name not in _BASES or others or values.get("rope_type") != "default":
+            known = isinstance(values, dict) and name in _BASES
+            given = dict(values) if known else {}
+            base = given.pop("rope_theta", getattr(cls, _BASES.get(name, ""), None))
+            if given != {"rope_type": "default"}:
                 raise errors.InputError(
                     f"rope_parameters={rotations!r}, and only rope_theta of "
                     f"{' and '.join(_LAYER_TYPES)} with rope_type 'default' is "
                     "supported; give a model of this network"
                 )
-            raw[_BASES[name]] = values.get("rope_theta", getattr(cls, _BASES[name]))
+            raw[_BASES[name]] = base
         types = raw.pop("layer_types", None)
         config: ModernBertConfig = super().from_dict(raw)
         if types is None:
