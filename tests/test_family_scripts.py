@@ -10,7 +10,10 @@ import bert_reborn as bert
 from serving import predictor
 from tests import tiny, tiny_family, whole_runs
 
-NETWORKS = ("distilbert", "roberta", "electra", "albert", "deberta-v2")
+NETWORKS = (
+    *("distilbert", "roberta", "electra", "albert"),
+    *("deberta-v2", "modernbert"),
+)
 # Float32 rounding; two graphs multiply matrices of different padding.
 ROUNDING = 1e-5
 TEXTS = ["the great sea", "a film was awful and it was really okay"]
