@@ -1,4 +1,4 @@
-"""Byte pairs of GPT, GPT-2 and RoBERTa: their files, and text to the original's ids.
+"""Byte pairs of GPT, GPT-2, RoBERTa, ModernBERT: files, and text to the original's ids.
 
 A vocabulary lies in two files, {token: id} and the merges in the order in which they
 were learned (file_names.MERGES), or in one tokenizer.json.
@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from contract import errors, file_names, remote_files
+from contract.tensorflow_later import text as tf_text
 from contract.tensorflow_later import tf
 from data_pipeline.tables import text_rows
 from data_pipeline.text import (
@@ -30,6 +31,7 @@ from data_pipeline.text import (
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
 HEADER = "#version: 0.2"
 OF_ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+OF_BERT = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 _SPACE = "Ġ"  # how byte-level vocabularies write a space
 _COPY = "copy the file again"
 _REMEDY = "give the two files of one release"
@@ -56,6 +58,8 @@ class BytePairs(NamedTuple):
     is_roberta: bool
     adds_space: bool  # before a text, by the file
     added_tokens: dict[str, bool]  # as added_tokens.read returns them
+    # Of a tokenizer.json with BERT's special tokens: arguments of BertOfBytesTokenizer.
+    of_bert: dict[str, bool] | None = None
 
 
 def is_byte_pairs(files: vocabulary_files.VocabularyFiles) -> bool:
@@ -184,7 +188,10 @@ def _read_tokenizer(files: vocabulary_files.VocabularyFiles) -> BytePairs:
                 )
         lines = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
         is_roberta = _is_roberta(vocab, (line.split(" ") for line in lines))
-        is_byte_level = _kind(raw, path)
+        # By BERT's special tokens a file is known that may have a normalizer.
+        marks = [token for token in OF_BERT if entries.get(token, {}).get("special")]
+        is_bert = {OF_BERT[0], OF_BERT[2]} <= {*marks}
+        is_byte_level = _kind(raw, path, is_bert)
         splitter = raw["pre_tokenizer"]
         adds_space = is_byte_level and splitter.get("add_prefix_space", True)
     except (AttributeError, KeyError, TypeError) as error:
@@ -195,11 +202,18 @@ def _read_tokenizer(files: vocabulary_files.VocabularyFiles) -> BytePairs:
     tokens = added_tokens.sort_by_id(vocab, path, _COPY)
     places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
     merges = _checked(places, tokens, path)
-    added = added_tokens.check_settings(entries, entries, path, SPECIAL)
-    return BytePairs(tokens, merges, is_byte_level, is_roberta, adds_space, added)
+    special, of_bert = SPECIAL, None
+    if is_bert and is_byte_level:
+        takes_space = bool(entries.get(OF_BERT[4], {}).get("lstrip"))
+        special = BertOfBytesTokenizer.never_made
+        of_bert = {"normalizes": bool(raw.get("normalizer")), "lstrip": takes_space}
+    added = added_tokens.check_settings(entries, entries, path, special)
+    return BytePairs(
+        tokens, merges, is_byte_level, is_roberta, adds_space, added, of_bert
+    )
 
 
-def _kind(raw: Mapping[str, Any], path: str) -> bool:
+def _kind(raw: Mapping[str, Any], path: str, is_bert: bool) -> bool:
     """Whether a tokenizer is of bytes; False: GPT's; ValueError: neither."""
     model = raw["model"]
     normalizer, splitter = raw.get("normalizer") or {}, raw.get("pre_tokenizer") or {}
@@ -221,8 +235,9 @@ def _kind(raw: Mapping[str, Any], path: str) -> bool:
             ("pre_tokenizer.type", splitter.get("type"), "BertPreTokenizer"),
         ]
     else:
+        usual = "NFC" if is_bert and normalizer else None
         expected += [
-            ("normalizer", normalizer.get("type"), None),
+            ("normalizer", normalizer.get("type"), usual),
             ("pre_tokenizer.type", splitter.get("type"), "ByteLevel"),
             ("use_regex", splitter.get("use_regex", True), True),
         ]
@@ -244,6 +259,7 @@ class BytePairTokenizer(base.Tokenizer):
     """
 
     lowers = False
+    never_made: Collection[str] = SPECIAL  # of text
     _pairs: Any  # tokenizers.Tokenizer
 
     def __init__(
@@ -370,7 +386,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
     @functools.cached_property
     def _pairs(self):
         pairs = tokenizers.Tokenizer(models.BPE(self._ids, self.merges))
-        pairs.pre_tokenizer = self._steps[1]
+        pairs.normalizer, pairs.pre_tokenizer = self._steps
         added_tokens.add_to(pairs, self.added_tokens)
         return pairs
 
@@ -388,6 +404,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
             written, normalized = map(self._added, (False, True))
 
             def cut_others(between):
+                between = self._normalize(between)
                 return added_tokens.tokenize(between, normalized, self._cut)
 
             return added_tokens.tokenize(texts, written, cut_others)
@@ -395,6 +412,10 @@ class Gpt2Tokenizer(BytePairTokenizer):
     def _added(self, is_normalized):
         tokens = self.added_tokens.items()
         return {t: self._ids[t] for t, kind in tokens if kind == is_normalized}
+
+    def _normalize(self, texts):
+        """Texts [B] in which the tokens are looked for that are normalized."""
+        return texts
 
     def _cut(self, texts):
         """The ids of texts [B] that stand between added tokens."""
@@ -410,10 +431,11 @@ class RobertaTokenizer(Gpt2Tokenizer):
     """RoBERTa's tokenizer: GPT-2's byte pairs, and special tokens like BERT's."""
 
     mask_takes_space = True
+    ends, num_delimiters = OF_ROBERTA, 2
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._set_special(OF_ROBERTA, 2)
+        self._set_special(self.ends, self.num_delimiters)
 
     def library(self) -> tokenizers.Tokenizer:
         return tokenizers.Tokenizer.from_str(self._pairs.to_str())  # a copy to change
@@ -425,6 +447,66 @@ class RobertaTokenizer(Gpt2Tokenizer):
     def settings(self) -> dict[str, Any]:
         settings = self._named_settings("RobertaTokenizer")
         return {**settings, "add_prefix_space": self.adds_space}
+
+
+class BertOfBytesTokenizer(RobertaTokenizer):
+    """GPT-2's byte pairs with BERT's special tokens, in a tokenizer.json: ModernBERT's.
+
+    Added tokens, such as runs of spaces, are found in texts.
+
+    Args:
+        normalizes: whether texts are brought into the form NFC.
+        lstrip: whether whitespace before [MASK] belongs to it.
+    """
+
+    ends, num_delimiters = OF_BERT, 1
+    never_made = frozenset({*SPECIAL, *OF_BERT})
+
+    def __init__(
+        self, *args: Any, normalizes: bool = True, lstrip: bool = True, **kwargs: Any
+    ):
+        super().__init__(*args, **kwargs)
+        self.normalizes, self.mask_takes_space = normalizes, lstrip
+
+    @property
+    def _steps(self):
+        normalizer = normalizers.NFC() if self.normalizes else None
+        return normalizer, super()._steps[1]
+
+    def _normalize(self, texts):
+        if not self.normalizes:
+            return texts
+        return tf_text.normalize_utf8(bpe_graph.clean(texts), "NFC")
+
+    def definition(self) -> list[str]:
+        return [*super().definition(), "[CLS] of bytes", f"NFC {self.normalizes}"]
+
+    def settings(self) -> dict[str, Any]:
+        names = ("cls", "pad", "sep", "unk", "mask")
+        known = ((f"{n}_token", t) for n, t in zip(names, OF_BERT, strict=True))
+        settings = {name: token for name, token in known if token in self._ids}
+        return {**settings, "tokenizer_class": "PreTrainedTokenizerFast"}
+
+    def files(self) -> dict[str, str]:
+        """A tokenizer.json alone: a vocab.json would lose the normalizer."""
+        library = self.library()
+        special = [token for token in self.vocab if token in OF_BERT]
+        library.add_special_tokens(
+            [
+                tokenizers.AddedToken(
+                    token,
+                    lstrip=self.mask_takes_space and token == self.mask_token,
+                    normalized=False,
+                )
+                for token in special
+            ]
+        )
+        library.decoder = decoders.ByteLevel()
+        self.frame(library)
+        return {
+            file_names.TOKENIZER: library.to_str(pretty=True),
+            file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
+        }
 
 
 def encode(tokenizer: BytePairTokenizer, texts: tf.Tensor) -> tf.RaggedTensor:

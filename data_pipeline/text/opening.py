@@ -257,9 +257,11 @@ def _open(files, do_lower_case, split_words):
     try:
         if read.is_byte_level:
             adds = bool(_setting(files, "add_prefix_space", read.adds_space))
+            parts = read.vocab, read.merges, adds, read.added_tokens
+            if read.of_bert is not None:
+                return byte_pairs.BertOfBytesTokenizer(*parts, **read.of_bert)
             roberta, gpt2 = byte_pairs.RobertaTokenizer, byte_pairs.Gpt2Tokenizer
-            kind = roberta if read.is_roberta else gpt2
-            return kind(read.vocab, read.merges, adds, read.added_tokens)
+            return (roberta if read.is_roberta else gpt2)(*parts)
         words = _setting(files, "gpt_tokenizer", byte_pairs.GPT_WORDS)
         if words != byte_pairs.GPT_WORDS:  # of earlier versions
             raise errors.InputError(
@@ -405,7 +407,7 @@ def _check_json(files, tokenizer, split_words):
         if value not in known:
             _refuse(path, f"{section}.{key}", value, known)
     added = getattr(tokenizer, "added_tokens", None)
-    special = added_tokens.SPECIAL if is_bert else byte_pairs.SPECIAL
+    special = getattr(tokenizer, "never_made", added_tokens.SPECIAL)
     for token in files.added():
         if added is not None and token not in {*added, *special}:
             raise errors.InputError(
