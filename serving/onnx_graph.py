@@ -41,9 +41,9 @@ def build(model: Any, problem_type: str | None) -> ModelProto:
     if isinstance(model, text_encoder.TextEncoder):
         return graph.finish({"vectors": graph.vectors(network)}, ["B", model.width])
     if isinstance(model, models.BertTagger):
-        outputs = {"logits": graph.logits(network.encoder(), model.tagger)}
+        outputs = {"logits": graph.logits(network.tokens(model.tagger), model.tagger)}
         return graph.finish(outputs, ["B", "S", count])
-    logits = graph.logits(network.encoder(), model.span)  # [B, S, 2]
+    logits = graph.logits(network.tokens(model.span), model.span)  # [B, S, 2]
     axis = graph.constant("last", [-1])
     sides = graph.node("Split", logits, count=2, axis=-1, num_outputs=2)
     starts, ends = (graph.node("Squeeze", side, axis) for side in sides)

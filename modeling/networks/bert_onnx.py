@@ -56,6 +56,10 @@ class Writer:
         weights = graph.weight(layer.kernel), graph.weight(layer.bias)
         return graph.node("Tanh", graph.node("Gemm", rows, *weights))
 
+    def tokens(self, head: Any) -> str:
+        """What the logits of a head of tokens are computed of, [B, S, D]."""
+        return self.encoder()
+
     def embed(self, layer):
         """The input of the first block, [B, S, D]."""
         first, ids, segments = self.config.first_position, feature_names.SEGMENT_IDS, ""

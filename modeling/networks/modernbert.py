@@ -14,7 +14,7 @@ from modeling import activations, bert, dropout_sites, kernels, kernels_tf, rota
 from modeling.checkpoints import names
 from modeling.configs import config as config_lib
 from modeling.configs import keras_configs
-from modeling.networks import bert_family, spec
+from modeling.networks import bert_family, modernbert_onnx, spec
 
 # Transformers' names of a layer that attends to all tokens, and to those near by.
 _GLOBAL, _LOCAL = _LAYER_TYPES = "full_attention", "sliding_attention"
@@ -696,5 +696,6 @@ NETWORK = _ModernBert(
     attention_weights=_weights,
     packs_rows=True,
     text_vectors="untrained",
+    onnx=modernbert_onnx.Writer,
     weighs_words=True,
 )
