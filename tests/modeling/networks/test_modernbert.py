@@ -18,11 +18,13 @@ import tensorflow as tf
 
 from contract import errors
 from data_pipeline.batches import sharing
+from loading import model_directory
 from modeling import pretrainers
-from modeling.checkpoints import comparison, conversion, names, pretrained
+from modeling.checkpoints import comparison, conversion, names
 from modeling.features import attention_maps
 from modeling.networks import modernbert
-from tests import family_weights
+from tasks import conversion as conversion_task
+from tests import family_weights, read_model
 from training import layer_rates
 
 RECORDED = pathlib.Path(__file__).parents[2] / "golden" / "modernbert.npz"
@@ -54,7 +56,7 @@ def write_case(name, directory):
     safetensors.numpy.save_file(
         weights, directory / "model.safetensors", {"format": "pt"}
     )
-    return directory, pretrained.read_config(directory / "config.json")
+    return directory, model_directory.read_config(directory / "config.json")
 
 
 def features(name="masked_lm"):
@@ -89,7 +91,7 @@ def loss_of(name, outputs):
 @pytest.mark.parametrize("name", ["masked_lm", "classifier"])
 def test_outputs_and_slopes_are_those_of_transformers(name, tmp_path):
     directory, config = write_case(name, tmp_path / name)
-    read = conversion.read(directory, config)
+    read = read_model.read(directory, config)
     assert not read.report.unused + read.report.missing + read.report.prefixes
     model, values = read.model, recorded()
     at = values["at"].astype(int)
@@ -118,9 +120,9 @@ def test_outputs_and_slopes_are_those_of_transformers(name, tmp_path):
 @pytest.mark.parametrize("target", ["hugging_face", "google"])
 def test_files_hold_the_same(name, target, tmp_path):
     directory, config = write_case(name, tmp_path / name)
-    model = conversion.read(directory, config).model
+    model = read_model.read(directory, config).model
     conversion.write_directory(tmp_path / target, model, target)
-    again = conversion.read_again(tmp_path / target, model, "auto")
+    again = conversion_task.read_again(tmp_path / target, "auto")
     assert type(again) is type(model)
     assert again.config.network_alone() == config.network_alone()
     assert comparison.compare(model, again) == 0
@@ -138,7 +140,7 @@ def test_files_hold_the_same(name, target, tmp_path):
 
 def test_heads_are_known_by_their_class_and_start_from_that_of_words(tmp_path):
     directory, config = write_case("masked_lm", tmp_path / "words")
-    words = conversion.read(directory, config).model
+    words = read_model.read(directory, config).model
     classifier = make("classifier", 3)
     report = conversion.checkpoint.load(classifier, directory, allows_missing=True)
     assert sorted(report.missing) == ["output_bias", "output_weights"]
@@ -146,13 +148,13 @@ def test_heads_are_known_by_their_class_and_start_from_that_of_words(tmp_path):
     np.testing.assert_array_equal(dense, words.masked_lm.dense.kernel)
     for head, classes in (("span", None), ("tagger", 2), ("classifier", 2)):
         conversion.write(tmp_path / head, make(head, classes), "hugging_face")
-        read = pretrained.read_config(tmp_path / head / "config.json")
-        assert conversion.read(tmp_path / head, read).head == head
+        read = model_directory.read_config(tmp_path / head / "config.json")
+        assert read_model.read(tmp_path / head, read).head == head
     # One of words that has no bias, too.
     bare = make("pretraining", decoder_bias=False, tie_word_embeddings=False)
     conversion.write(tmp_path / "bare", bare, "hugging_face")
-    read = pretrained.read_config(tmp_path / "bare" / "config.json")
-    again = conversion.read(tmp_path / "bare", read)
+    read = model_directory.read_config(tmp_path / "bare" / "config.json")
+    again = read_model.read(tmp_path / "bare", read)
     assert again.head == "pretraining" and not again.report.missing
     assert comparison.compare(bare, again.model) == 0
 
