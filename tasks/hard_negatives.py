@@ -47,12 +47,13 @@ def add(
     pairs = texts.table.texts()
     negatives = _stored(settings, pairs) or _mined(settings, texts, opened, kept, plan)
     choices = [(b, *others) for (_, b), others in zip(pairs, negatives, strict=True)]
+    before = kept.usual_prompts()
     with_negatives = split.load(
         "train",
         dataclasses.replace(texts.table, text_b=None, choices=choices),
         opened.tokenizer,
         settings.max_seq_length,
-        prompts=tuple(kept.usual_prompts().values()),
+        prompts=(before["query"], before["passage"]),
         show=findings.show,
     )
     names = [*_PAIR, *(f"negative_{number + 1}" for number in range(count))]
@@ -66,7 +67,8 @@ def _stored(settings, pairs):
     path = os.path.join(settings.output_dir, file_names.HARD_NEGATIVES)
     if settings.overwrite_output_dir or not remote_files.exists(path):
         return None
-    rows = [tuple(row.values()) for _, row in text_rows.file_rows(path, "jsonl")]
+    lines = text_rows.file_rows(path, "jsonl")
+    rows = [tuple(row.values()) for _, row in lines if isinstance(row, dict)]
     is_same = [row[:2] for row in rows] == pairs
     has_count = {len(row) for row in rows} == {2 + settings.hard_negatives}
     return [row[2:] for row in rows] if is_same and has_count else None

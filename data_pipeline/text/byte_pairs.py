@@ -202,7 +202,8 @@ def _read_tokenizer(files: vocabulary_files.VocabularyFiles) -> BytePairs:
     tokens = added_tokens.sort_by_id(vocab, path, _COPY)
     places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
     merges = _checked(places, tokens, path)
-    special, of_bert = SPECIAL, None
+    special: Collection[str] = SPECIAL
+    of_bert = None
     if is_bert and is_byte_level:
         takes_space = bool(entries.get(OF_BERT[4], {}).get("lstrip"))
         special = BertOfBytesTokenizer.never_made

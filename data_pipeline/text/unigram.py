@@ -223,7 +223,9 @@ class DebertaTokenizer(UnigramTokenizer):
             blanks = tokenizers.Regex(r"\s{2,}|[\n\r\t]")
             steps += [normalizers.Replace(blanks, " "), normalizers.NFC()]
             steps += [normalizers.Strip(left=False)]
-        splitters = [pre_tokenizers.Punctuation("isolated")] * self.splits_marks
+        splitters: list[Any] = []
+        if self.splits_marks:
+            splitters.append(pre_tokenizers.Punctuation("isolated"))
         splitters += [pre_tokenizers.Metaspace(SPACE)]
         return normalizers.Sequence(steps), pre_tokenizers.Sequence(splitters)
 

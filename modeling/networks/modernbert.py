@@ -47,7 +47,7 @@ class ModernBertConfig(bert_family.RelativeConfig):
     classifier_pooling: str = "cls"
     attention_bias: bool = False
     mlp_bias: bool = False
-    norm_bias: bool = False
+    norm_bias: bool = False  # type: ignore[misc]
     classifier_bias: bool = False
     decoder_bias: bool = True
     hidden_dropout_prob: ClassVar[float] = 0.0  # type: ignore[misc]
@@ -144,8 +144,8 @@ class ModernBertConfig(bert_family.RelativeConfig):
         raw[key] = config_lib.read_activation(key, raw.get(key, "gelu"), known)
         rotations = raw.pop("rope_parameters", None) or {}
         for name, values in rotations.items():
-            known = isinstance(values, dict) and name in _BASES
-            given = dict(values) if known else {}
+            is_known = isinstance(values, dict) and name in _BASES
+            given = dict(values) if is_known else {}
             base = given.pop("rope_theta", getattr(cls, _BASES.get(name, ""), None))
             if given != {"rope_type": "default"}:
                 raise errors.InputError(
