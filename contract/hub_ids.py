@@ -10,6 +10,7 @@ _NAMES = {
     r"(-finetuned-squad)?|bert-base-(chinese|german-cased|multilingual-(un)?cased)",
     "openai-community": "gpt2(-medium|-large|-xl)?|openai-gpt",
     "FacebookAI": "roberta-(base|large)|xlm-roberta-(base|large)",
+    "almanach": "camembert-(base|large)",
     "distilbert": "distil(bert-base-(un|multilingual-)?cased|roberta-base|gpt2)",
     "albert": "albert-(base|large|xlarge|xxlarge)-v[12]",
 }

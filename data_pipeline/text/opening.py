@@ -49,7 +49,8 @@ _WAY_ROUND = "give another tokenizer, or --nocheck_tokenizer to go on without th
 # BERT's own, those that inherit all from it, and those of the other networks.
 _CLASSES = re.compile(
     r"((Bert|DistilBert|Electra|ConvBert|MobileBert|SqueezeBert|LayoutLM|Lxmert|DPR\w+|"
-    r"Roberta|XLMRoberta|Albert|DebertaV2|GPT2|OpenAIGPT|PreTrained)Tokenizer(Fast)?)|"
+    r"Roberta|XLMRoberta|Camembert|Albert|DebertaV2|GPT2|OpenAIGPT|PreTrained)"
+    r"Tokenizer(Fast)?)|"
     r"ElmoTokenizer|TokenizersBackend"
 )
 _WHOLE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # all is in tokenizer.json

@@ -1,4 +1,4 @@
-"""SentencePiece's unigrams of XLM-RoBERTa, ALBERT and DeBERTa, in graphs and eagerly.
+"""SentencePiece's unigrams of several networks, in graphs and eagerly.
 
 Ids are those of transformers 5. One operation of SentencePiece, without pieces, maps
 characters. Another, without a map, cuts words; its pieces are in the network's order.
@@ -35,6 +35,10 @@ _XLM_ROBERTA = byte_pairs.OF_ROBERTA
 _ALBERT = ("[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]")
 _DEBERTA = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 _MARK, _PART = "\x01", "\ufffe"
+# What CamemBERT's vocabulary begins with, of fairseq. The last one counts as a piece:
+# the library gives <unk> 10 less than the least score.
+_CAMEMBERT = dict.fromkeys(("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>"), 0.0)
+_CAMEMBERT["<unk>NOTUSED"] = -100.0
 _BLANKS = f"[{bpe_graph.ALL_WHITESPACE}]+"
 # The fields of SentencePiece's files that are used.
 _SCHEMA = """
@@ -86,8 +90,14 @@ class UnigramTokenizer(base.Tokenizer):
         """`lowers` is whether text is lower-cased, `accents` whether it keeps them."""
         super().__init__([piece for piece, _ in unigrams.pieces], lowers)
         self.unigrams, self.is_albert, self.keeps_accents = unigrams, is_albert, accents
-        self._special = special or (_ALBERT if is_albert else _XLM_ROBERTA)
+        self._special: tuple[str, ...] = special or (
+            _ALBERT if is_albert else _XLM_ROBERTA
+        )
         self._set_special(self._special, 1 if is_albert or special else 2)
+        self.is_camembert = self.vocab[:5] == [*_CAMEMBERT]
+        if self.is_camembert:
+            self._special = *self._special, "<s>NOTUSED", "</s>NOTUSED"
+            self.special_ids = tuple(sorted({*range(5), *self.special_ids}))
         self._pieces = _serialize(unigrams.pieces, self._special)
         self._map = _serialize([("<unk>", 0), ("\uffff", 0)], (), unigrams.charsmap)
 
@@ -123,7 +133,8 @@ class UnigramTokenizer(base.Tokenizer):
 
     def settings(self) -> dict[str, Any]:
         if not self.is_albert:
-            return self._named_settings("XLMRobertaTokenizer")
+            name = "Camembert" if self.is_camembert else "XLMRoberta"
+            return self._named_settings(f"{name}Tokenizer")
         case = {"do_lower_case": self.do_lower_case, "keep_accents": self.keeps_accents}
         return {**self._named_settings("AlbertTokenizer"), **case}
 
@@ -269,7 +280,7 @@ def open_file(
     """Opens a vocabulary; ValueError if it is no unigrams of either network."""
     path = files.vocab_file
     try:
-        unigrams = _read_json(files) if files.is_whole else _read_model(path)
+        unigrams = _read_json(files) if files.is_whole else _read_model(files)
         _check_map(unigrams.charsmap)
         names = [piece for piece, _ in unigrams.pieces]
         if len({*names, ""}) <= len(names):
@@ -282,13 +293,15 @@ def open_file(
             _check_added(files, unigrams.pieces)
         if {*_ALBERT} <= {*names}:
             return UnigramTokenizer(unigrams, True, lowers, keeps_accents)
-        if (*names[:4], *names[-1:]) == _XLM_ROBERTA:
+        is_camembert = names[:5] == [*_CAMEMBERT] and {*_XLM_ROBERTA} <= {*names}
+        if is_camembert or (*names[:4], *names[-1:]) == _XLM_ROBERTA:
             return UnigramTokenizer(unigrams, False, False, True)
         problem = f"it begins with {', '.join(names[:4])}"
     except (*_DAMAGED, AttributeError, LookupError, TypeError, ValueError) as error:
         problem = repr(error)[:80]
     raise errors.InputError(
-        f"{path}: is no unigram model of XLM-RoBERTa, ALBERT or DeBERTa ({problem}); "
+        f"{path}: is no unigram model of XLM-RoBERTa, CamemBERT, ALBERT or DeBERTa "
+        f"({problem}); "
         "copy it again, or give the vocabulary that belongs to the config"
     )
 
@@ -323,8 +336,8 @@ def _check_added(files, pieces):
             raise LookupError(f"{token!r} is no piece")
 
 
-def _read_model(path):
-    with remote_files.open_file(path) as file:
+def _read_model(files):
+    with remote_files.open_file(files.vocab_file) as file:
         source = file.read()
     model = _Model.FromString(source)
     if model.training.model_type != _UNIGRAM:
@@ -332,8 +345,19 @@ def _read_model(path):
     pieces = [(piece.piece, piece.score) for piece in model.pieces]
     if [piece for piece, _ in pieces[:3]] == ["<unk>", "<s>", "</s>"]:  # as in fairseq
         *first, mask = ((token, 0.0) for token in _XLM_ROBERTA)
+        if _is_camembert(files):
+            first = [*_CAMEMBERT.items(), *pieces[1:3]]
         pieces = [*first, *pieces[3:], mask]
     return Unigrams(pieces, model.normalization.charsmap, source)
+
+
+def _is_camembert(files):
+    """Whether the files beside name CamemBERT; its own is made as XLM-RoBERTa's."""
+    network = files.read(file_names.HUGGING_FACE_CONFIG)
+    settings = files.read(file_names.TOKENIZER_CONFIG), network
+    classes = [str(each.get("tokenizer_class")) for each in settings]
+    names = " ".join([*classes, str(network.get("model_type"))]).lower()
+    return "camembert" in names and "xlm" not in names
 
 
 def _read_json(files):

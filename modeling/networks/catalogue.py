@@ -26,6 +26,7 @@ NETWORKS: tuple[NetworkSpec, ...] = (
     USUAL,
     distilbert.NETWORK,
     roberta.NETWORK,
+    roberta.DATA2VEC,
     electra.NETWORK,
     albert.NETWORK,
     deberta.NETWORK,

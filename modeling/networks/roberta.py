@@ -1,4 +1,9 @@
-"""RoBERTa (Liu et al., 2019) and XLM-RoBERTa (Conneau et al., 2020)."""
+"""RoBERTa (Liu et al., 2019), and those that have its network to the letter.
+
+XLM-RoBERTa (Conneau et al., 2020) and CamemBERT (Martin et al., 2020) are other texts
+and another tokenizer. data2vec (Baevski et al., 2022) was trained otherwise, and names
+its variables so.
+"""
 
 import dataclasses
 from typing import Any, ClassVar
@@ -10,7 +15,7 @@ from modeling.networks import bert_family, bert_names, spec
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RobertaConfig(bert_family.RelativeConfig):
-    """RoBERTa (Liu et al., 2019) and XLM-RoBERTa (Conneau et al., 2020).
+    """RoBERTa (Liu et al., 2019), XLM-RoBERTa or CamemBERT.
 
     Positions begin after that of padding. `max_position_embeddings` counts those of
     texts alone, and not the first ones, which the file counts as well. All tokens are
@@ -64,12 +69,24 @@ class RobertaConfig(bert_family.RelativeConfig):
         return super().to_dict() | {"max_position_embeddings": self.num_position_rows}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Data2VecConfig(RobertaConfig):
+    """data2vec's network of texts (Baevski et al., 2022), which is RoBERTa's."""
+
+    model_type: str = "data2vec-text"
+    kind: ClassVar[str] = "data2vec"
+
+
 NETWORK = bert_family.FamilySpec(
     **bert_family.OF_BLOCKS,
     kind="RoBERTa",
     config=RobertaConfig,
-    model_types=("roberta", "xlm-roberta"),
-    classes={"roberta": "Roberta", "xlm-roberta": "XLMRoberta"},
+    model_types=("roberta", "xlm-roberta", "camembert"),
+    classes={
+        "roberta": "Roberta",
+        "xlm-roberta": "XLMRoberta",
+        "camembert": "Camembert",
+    },
     sizes={**bert_family.ENCODER_SIZES, **bert_family.UNUSED_SEGMENTS},
     prefix="roberta",
     classifier=spec.Classifier("tanh", 0.1, drops_input=True),
@@ -85,5 +102,20 @@ NETWORK = bert_family.FamilySpec(
         head_rows=bert_names.dense_classifier(
             ("dense", "classifier.dense"), ("out_proj", "classifier.out_proj")
         ),
+    ),
+)
+
+_THEIRS = "data2vec_text"  # what its names begin with
+DATA2VEC = dataclasses.replace(
+    NETWORK,
+    kind="data2vec",
+    config=Data2VecConfig,
+    model_types=("data2vec-text",),
+    classes={"data2vec-text": "Data2VecText"},
+    prefix=_THEIRS,
+    renaming=dataclasses.replace(
+        NETWORK.renaming,
+        hugging_face=(("bert.", f"{_THEIRS}."), *NETWORK.renaming.hugging_face[1:]),
+        google=(("bert/", f"{_THEIRS}/"),),
     ),
 )

@@ -1,4 +1,4 @@
-"""XLM-RoBERTa's and ALBERT's tokenizers against ids recorded from transformers 5.24.
+"""XLM-RoBERTa's, CamemBERT's, ALBERT's tokens against ids of transformers 5.24.
 
 The vocabularies are made here. Their map of characters has two rules: "Ａ" is "A", and
 a no-break space is a space.
@@ -245,6 +245,56 @@ def test_without_a_map_only_spaces_change(tmp_path):
     assert tokenizer.tokenize("ＡB\xa0s").numpy().tolist() == [5, 3, 13, 5, 7]
 
 
+# {text: ids of CamemBERT}; pieces are those of XLM-RoBERTa 3 ids later.
+FRENCH = {text: [i + 3 * (i > 3) for i in of[0]] for text, of in RECORDED.items()}
+
+
+def write_camembert(directory, scored=()):
+    """The same file of SentencePiece, and the config by which it is CamemBERT's."""
+    path = directory / "sentencepiece.bpe.model"
+    (directory / "config.json").write_text('{"model_type": "camembert"}')
+    write_model(path, "xlm")
+    model = unigram._Model.FromString(path.read_bytes())
+    for piece, score in scored:
+        model.pieces.add(piece=piece, score=score)
+    path.write_bytes(model.SerializeToString())
+    return str(path)
+
+
+def test_camembert_has_four_tokens_of_fairseq_first(tmp_path):
+    tokenizer = opening.open_vocabulary(write_camembert(tmp_path))
+    first = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"]
+    assert tokenizer.vocab == [*first, "<s>", "</s>", *PIECES, "<mask>"]
+    assert (tokenizer.start_id, tokenizer.delimiter_ids) == (5, (6, 6))
+    assert (tokenizer.unk_id, tokenizer.mask_id) == (3, 29)
+    assert tokenizer.special_ids == (*range(7), 29)
+    assert tokenizer.tokenize(list(FRENCH)).to_list() == [*FRENCH.values()]
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name, text in tokenizer.files().items():
+        atomic_files.write_text(str(copy / name), text)
+    for name in ("sentencepiece.bpe.model", "tokenizer.json"):
+        again = opening.open_vocabulary(str(copy / name))
+        assert again.definition() == tokenizer.definition()
+        assert again.settings()["tokenizer_class"] == "CamembertTokenizer"
+    # Without a word on CamemBERT it is XLM-RoBERTa's.
+    (tmp_path / "config.json").write_text("{}")
+    other = opening.open_vocabulary(str(tmp_path / "sentencepiece.bpe.model"))
+    assert other.vocab == [*XLM_SPECIAL, *PIECES, "<mask>"]
+
+
+def test_camembert_avoids_unknown_characters_more(tmp_path):
+    """Ids of transformers: its <unk> has 10 less than the -100 of <unk>NOTUSED."""
+    pieces = ("x☃y", -10), ("z", -10), ("w", -10), ("x", -0.1), ("yzw", -0.1)
+    path = write_camembert(tmp_path, pieces)
+    expected = {"camembert": ["▁", "x☃y", "z", "w"], "": ["▁", "x", "<unk>", "yzw"]}
+    for name, tokens in expected.items():
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": name}))
+        tokenizer = opening.open_vocabulary(path)
+        ids = tokenizer.tokenize("x☃yzw").numpy()
+        assert tokenizer.ids_to_tokens(ids) == tokens
+
+
 @pytest.mark.parametrize("kind", ["xlm", "albert"])
 def test_an_export_has_its_own_operations(tmp_path, kind):
     tokenizer, module = make(tmp_path, kind), tf.Module()
@@ -327,7 +377,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path, write, problem):
     with pytest.raises(errors.InputError) as caught:
         opening.open_vocabulary(str(path))
     message = str(caught.value)
-    assert message.startswith(f"{path}: is no unigram model of XLM-RoBERTa, ALBERT")
+    assert message.startswith(f"{path}: is no unigram model of XLM-RoBERTa, CamemBERT")
     assert problem in message and "\n" not in message and "copy it again" in message
 
 

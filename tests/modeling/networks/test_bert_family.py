@@ -14,6 +14,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from contract import errors
 from data_pipeline.batches import sharing
 from loading import model_directory
 from modeling import kernels, kernels_tf, models, pretrainers, sequences
@@ -171,6 +172,44 @@ def test_robertas_tokens_are_of_the_first_segment(open_case):
     table.assign(table.numpy()[::-1])
     embedded = np.asarray(model.encode(features_of(case), None)["embedding_output"])
     assert largest(embedded[second], expected[second]) < ROUNDING
+
+
+# {model type: how its names and classes begin} of those with RoBERTa's network.
+KIN = {"camembert": ("roberta", "Camembert")}
+KIN["data2vec-text"] = "data2vec_text", "Data2VecText"
+
+
+@pytest.mark.parametrize("model_type", KIN)
+@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification"])
+def test_kin_of_roberta_has_its_outputs(tmp_path, model_type, head):
+    case, (prefix, kind) = CASES[f"roberta-{head}"], KIN[model_type]
+    weights = {
+        key.replace("roberta.", f"{prefix}."): value
+        for key, value in family_weights.draw(case.shapes).items()
+    }
+    raw = {**case.config, "model_type": model_type, "architectures": [kind + head]}
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    safetensors.numpy.save_file(weights, tmp_path / "model.safetensors")
+    config_file = tmp_path / "config.json"
+    read = read_model.read(tmp_path, model_directory.read_config(config_file))
+    assert not read.report.unused
+    for ours, theirs in paired(read.model, case).values():
+        assert largest(ours, theirs) < ROUNDING
+    left_out = {"left_out": read.report.missing}
+    conversion.write_directory(tmp_path / "a", read.model, "hugging_face", **left_out)
+    written = safetensors.numpy.load_file(tmp_path / "a" / "model.safetensors")
+    assert written.keys() == weights.keys()
+    assert all(np.array_equal(written[key], weights[key]) for key in weights)
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert (config["model_type"], config["architectures"]) == (
+        model_type,
+        [kind + head],
+    )
+    # The names of the other are not taken for its own.
+    others = {key.replace(f"{prefix}.", "bert."): v for key, v in weights.items()}
+    safetensors.numpy.save_file(others, tmp_path / "model.safetensors")
+    with pytest.raises(errors.InputError):
+        read_model.read(tmp_path, read.model.config)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
