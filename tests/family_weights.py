@@ -11,6 +11,7 @@ import numpy as np
 import safetensors.numpy
 
 RECORDED = pathlib.Path(__file__).parent / "golden" / "family.npz"
+MPNET = RECORDED.with_name("mpnet.npz")
 
 
 class Case(NamedTuple):

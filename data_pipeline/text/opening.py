@@ -49,8 +49,8 @@ _WAY_ROUND = "give another tokenizer, or --nocheck_tokenizer to go on without th
 # BERT's own, those that inherit all from it, and those of the other networks.
 _CLASSES = re.compile(
     r"((Bert|DistilBert|Electra|ConvBert|MobileBert|SqueezeBert|LayoutLM|Lxmert|DPR\w+|"
-    r"Roberta|XLMRoberta|Camembert|Albert|DebertaV2|GPT2|OpenAIGPT|PreTrained)"
-    r"Tokenizer(Fast)?)|"
+    r"Roberta|XLMRoberta|Camembert|MPNet|Albert|DebertaV2|GPT2|OpenAIGPT|"
+    r"PreTrained)Tokenizer(Fast)?)|"
     r"ElmoTokenizer|TokenizersBackend"
 )
 _WHOLE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # all is in tokenizer.json
@@ -63,9 +63,6 @@ _DONE = {
     "sp_model_kwargs": {},
     "add_bos_token": False,
     "add_eos_token": False,
-}
-_SPECIAL = {
-    f"{name.lower()}_token": f"[{name}]" for name in ("UNK", "SEP", "PAD", "CLS")
 }
 # {place in tokenizer.json: the values of word pieces that are done here}. A word of 101
 # to 200 characters is cut as in google-research/bert, whatever the number is.
@@ -308,7 +305,7 @@ def add_tokens(
             )
         known[token] = f"line {line}"
     ids = {token: tokenizer.vocab_size + i for i, token in enumerate(tokens)}
-    longer = wordpiece.BertTokenizer(
+    longer = type(tokenizer)(
         [*tokenizer.vocab, *tokens],
         added_tokens=tokenizer.added_tokens,
         rules=tokenizer.rules,
@@ -380,7 +377,8 @@ def _check_settings(files, tokenizer, split_words):
             f"otherwise; {_WAY_ROUND}"
         )
     is_bert = isinstance(tokenizer, wordpiece.BertTokenizer)
-    wanted = _DONE | (_SPECIAL if is_bert else {})
+    special = tokenizer.named_special() if is_bert else {}
+    wanted = _DONE | {key: special[key] for key in special if key != "mask_token"}
     for key, value in config.items():
         value = value.get("content", value) if isinstance(value, dict) else value
         if value is not None and key in wanted and value != wanted[key]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from data_pipeline.text import base, normalization, vocabulary_files
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token
 _MOST_BYTES = 256  # of a token, in the operation
+_ROLES = {"pad": 1, "unk": 3, "cls": 0, "sep": 2, "mask": 4}  # in BertTokenizer.special
 
 
 def is_continuation(token: str) -> bool:
@@ -78,7 +79,7 @@ def _read_tokenizer_json(
             f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
         )
     vocab = matching.sort_by_id(ids, path, "give --vocab_file=vocab.txt")
-    return vocab, matching.check_settings(added, added, path)
+    return vocab, matching.check_settings(added, added, path, _kind(vocab).never_made)
 
 
 class BertTokenizer(base.Tokenizer):
@@ -90,6 +91,11 @@ class BertTokenizer(base.Tokenizer):
     """
 
     unk_id: int
+    # As base.Tokenizer's, in the order of `_set_special`, and what text never becomes.
+    special: tuple[str, ...] = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", MASK)
+    never_made: frozenset[str] = frozenset(matching.SPECIAL)
+    num_delimiters = 1
+    takes_any_token = True  # at random for a masked one, as in google-research/bert
 
     def __init__(
         self,
@@ -104,21 +110,25 @@ class BertTokenizer(base.Tokenizer):
         go before `do_lower_case`.
 
         Raises:
-            ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
+            ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is; these
+                tokens are others in subclasses.
         """
         super().__init__(vocab, rules.lowers if rules else do_lower_case)
         self.rules = rules or self.rules
         self.added_tokens = dict(added_tokens or {})
         ids = {token: index for index, token in enumerate(self.vocab)}
-        required = ("[UNK]", "[CLS]", "[SEP]")
+        start, _, end, unknown, _ = self.special
+        required = unknown, start, end
         if missing := [token for token in required if token not in ids]:
             raise errors.InputError(
                 f"the vocabulary of {self.vocab_size} tokens lacks "
                 f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
             )
-        self._set_special(("[CLS]", "[PAD]", "[SEP]", "[UNK]", MASK), num_delimiters=1)
-        self.special_ids = ()  # random tokens are any, as in google-research/bert
-        self._entries = _distinct(self.vocab, ids, self.added_tokens, self.rules)
+        self._set_special(self.special, self.num_delimiters)
+        if self.takes_any_token:
+            self.special_ids = ()
+        hidden = {*self.added_tokens, *self.never_made}
+        self._entries = _distinct(self.vocab, ids, hidden, self.rules)
         self._set_matched(ids)
 
     @classmethod
@@ -147,9 +157,10 @@ class BertTokenizer(base.Tokenizer):
         if files.is_whole:
             vocab, added = _read_tokenizer_json(files)
         else:
-            vocab, added = matching.read(files, base.read_vocab(files.vocab_file))
+            vocab = base.read_vocab(files.vocab_file)
+            vocab, added = matching.read(files, vocab, _kind(vocab).never_made)
         try:
-            return cls(vocab, do_lower_case, added, rules)
+            return _kind(vocab, cls)(vocab, do_lower_case, added, rules)
         except ValueError as error:
             raise errors.InputError(f"{files.vocab_file}: {error}") from error
 
@@ -199,16 +210,23 @@ class BertTokenizer(base.Tokenizer):
         # Its own classes split at punctuation, so the whole tokenizer is written.
         settings[file_names.SPLIT_WORDS] = normalization.WHITESPACE
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        special = self.named_special().items()
         return settings | {
-            f"{token[1:-1].lower()}_token": token
-            for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", MASK)
-            if token in self.vocab
+            name: token for name, token in special if token in self.vocab
         }
+
+    def named_special(self) -> dict[str, str]:
+        """{key of tokenizer_config.json: special token}."""
+        return {f"{name}_token": self.special[place] for name, place in _ROLES.items()}
 
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"do_lower_case": self.do_lower_case}
-        settings |= self._changed_rules()
+        settings |= self._named() | self._changed_rules()
         return settings | matching.describe(self.vocab, self.added_tokens)
+
+    def _named(self):
+        """What names the class of transformers, where it follows from no file."""
+        return {}
 
     def files(self) -> dict[str, str]:
         texts = {
@@ -306,6 +324,28 @@ class BertTokenizer(base.Tokenizer):
         return matching.tokenize(texts, self._written, cut_written, value)
 
 
+class MPNetTokenizer(BertTokenizer):
+    """MPNet's: BERT's word pieces between the special tokens of RoBERTa.
+
+    [CLS] and the like are in the vocabulary, and have no meaning.
+    """
+
+    special = ("<s>", "<pad>", "</s>", "[UNK]", "<mask>")
+    never_made = frozenset({*matching.SPECIAL, *special, "<unk>"})
+    num_delimiters = 2
+    takes_any_token = False
+    mask_takes_space = True
+
+    def _named(self):
+        return self._named_settings("MPNetTokenizer")
+
+
+def _kind(vocab, usual=BertTokenizer):
+    """The class of the tokenizer of a vocabulary."""
+    first = MPNetTokenizer.special[:3]
+    return MPNetTokenizer if (*vocab[:3],) == first else usual
+
+
 @functools.lru_cache(maxsize=4)  # a program opens a vocabulary more than once
 def _word_piece_operation(entries, unknown, splits_words):
     """The operation of TensorFlow Text; 30,000 entries take a third of a second."""
@@ -323,14 +363,15 @@ def _word_piece_operation(entries, unknown, splits_words):
 def _distinct(
     vocab: Sequence[str],
     ids: dict[str, int],
-    added: Mapping[str, bool],
+    hidden: Collection[str],
     rules: normalization.WordRules,
 ) -> list[str]:
     """Replaces entries that are no word pieces; some would break the operation.
 
-    They were added, are empty, have a later duplicate, or mix letters with characters
-    that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
-    Where a word may be "[7]", it is "[ 7]".
+    They are hidden, empty, have a later duplicate, or mix letters with characters that
+    stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
+    Where a word may be "[7]", it is "[ 7]". Added tokens are hidden, and so are special
+    ones, for a word may be "[MASK]" then, too.
     """
     can_stand = are_pieces(vocab, rules)
     space = "" if rules.splits_punctuation else " "
@@ -347,7 +388,6 @@ def _distinct(
                 f"the token of line {index + 1} has {size} bytes, and the limit is "
                 f"{_MOST_BYTES}; correct it"
             )
-    hidden = {*added, *matching.SPECIAL}  # a word may be "[MASK]" where "[7]" may
     return [
         token
         if can_stand[index] and ids[token] == index and token not in hidden

@@ -13,6 +13,7 @@ from modeling.networks import (
     distilbert,
     electra,
     modernbert,
+    mpnet,
     roberta,
 )
 from modeling.networks.deberta import spec as deberta
@@ -27,6 +28,7 @@ NETWORKS: tuple[NetworkSpec, ...] = (
     distilbert.NETWORK,
     roberta.NETWORK,
     roberta.DATA2VEC,
+    mpnet.NETWORK,
     electra.NETWORK,
     albert.NETWORK,
     deberta.NETWORK,

@@ -10,7 +10,8 @@ from modeling.networks import roberta
 from tests import family_weights
 
 CASES = family_weights.read_cases()
-NETWORKS = ("distilbert", "roberta", "electra", "albert")
+CASES |= family_weights.read_cases(family_weights.MPNET)
+NETWORKS = ("distilbert", "roberta", "electra", "albert", "mpnet")
 # albert_config.json of the base model of google-research/albert.
 ALBERT = {
     "attention_probs_dropout_prob": 0,
@@ -118,6 +119,14 @@ OWN = {
         ({"num_hidden_groups": 0}, "num_hidden_groups=0 is not a whole number"),
         ({"num_hidden_groups": 3}, "=3 is more than num_hidden_layers=2; correct"),
         ({"layer_norm_eps": 0}, "layer_norm_eps=0 is not a number greater than 0"),
+    ],
+    "mpnet": [
+        (
+            {"relative_attention_num_buckets": 31},
+            "relative_attention_num_buckets=31 is less than 32, which MPNet reads",
+        ),
+        ({"pad_token_id": 0}, "pad_token_id is 0, and only 1 is supported"),
+        ({"max_position_embeddings": 2}, "=2, and the first position is 2"),
     ],
 }
 
