@@ -92,6 +92,7 @@ class Writer:
             self.graph.joined(parts, "kernel"),
             self.graph.joined(parts, "bias"),
             feature_names.INPUT_MASK,
+            *self.attention_inputs(is_first=False),
             **self._attention_settings(),
         )
 
@@ -106,8 +107,13 @@ class Writer:
             *graph.node("Split", both, count=2, axis=-1, num_outputs=2),
             graph.joined(parts, "bias"),
             feature_names.INPUT_MASK,
+            *self.attention_inputs(is_first=True),
             **self._attention_settings(),
         )
+
+    def attention_inputs(self, is_first):
+        """Further inputs of the operation, of all queries or of the first one."""
+        return ()
 
     def _attention_settings(self):
         return {

@@ -15,11 +15,12 @@ import numpy as np
 from keras import ops
 
 from contract import errors
+from contract import features as feature_names
 from modeling import bert
 from modeling.checkpoints import names
 from modeling.configs import keras_configs
 from modeling.features import attention_maps
-from modeling.networks import bert_family, roberta, spec
+from modeling.networks import bert_family, bert_onnx, roberta, spec
 
 _TABLE = "relative_attention_num_buckets"
 _BUCKETS = 32  # half of them for keys after the query; transformers reads no others
@@ -161,6 +162,34 @@ class MPNetEncoder(bert.BertEncoder):
         return super().run(block, (*hidden, learned), bias, *others, seed=seed)
 
 
+class Writer(bert_onnx.Writer):
+    """As its base; attention takes the numbers of distances besides."""
+
+    def embed(self, layer):
+        graph, node = self.graph, self.graph.node
+        zero, one, least, most = (
+            graph.constant(f"int64 {number}", np.int64(number))
+            for number in (0, 1, -_FARTHEST, _FARTHEST)
+        )
+        first, second = (graph.constant(f"axis {axis}", [axis]) for axis in (0, 1))
+        length = node("Gather", node("Shape", feature_names.INPUT_IDS), one)
+        keys = node("Range", zero, length, one)
+        distances = node("Sub", keys, node("Unsqueeze", keys, second))
+        places = node("Add", node("Clip", distances, least, most), most)
+        numbers = np.asarray(self.model.network.distances.bias)[_OF_DISTANCE]
+        numbers = graph.constant("distances", np.float32(numbers))
+        numbers = node("Gather", numbers, places)  # [S, T, N]
+        numbers = node("Transpose", numbers, perm=[2, 0, 1])
+        self.distances = node("Unsqueeze", numbers, first)  # [1, N, S, T]
+        return super().embed(layer)
+
+    def attention_inputs(self, is_first):
+        if not is_first:
+            return "", self.distances  # after what was read before
+        ends = (self.graph.constant(f"axis {n}", [n]) for n in (0, 1, 2))
+        return (self.graph.node("Slice", self.distances, *ends),)
+
+
 def _attention_weights(block, hidden, bias):
     return attention_maps.of_block(block, hidden, bias[0])
 
@@ -171,7 +200,11 @@ _DISTANCES = names.Name(
     "mpnet.encoder.relative_attention_bias.weight",
 )
 NETWORK = bert_family.FamilySpec(
-    **{**bert_family.OF_BLOCKS, "attention_weights": _attention_weights, "onnx": None},
+    **{
+        **bert_family.OF_BLOCKS,
+        "attention_weights": _attention_weights,
+        "onnx": Writer,
+    },
     kind="MPNet",
     config=MPNetConfig,
     layers=MPNetEncoder,

@@ -11,7 +11,7 @@ import tensorflow as tf
 from modeling import models, text_encoder
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import TextVectors
-from modeling.networks import albert, distilbert, electra, roberta
+from modeling.networks import albert, distilbert, electra, mpnet, roberta
 from serving import onnx_graph, onnx_runtime
 from tests import daily
 from tests.serving import networks
@@ -33,6 +33,7 @@ RELATIVES = {  # and what they have besides
     roberta.RobertaConfig: {"pad_token_id": 3},
     electra.ElectraConfig: {"embedding_size": 6, "type_vocab_size": 2},
     albert.AlbertConfig: {"embedding_size": 6, "type_vocab_size": 2},
+    mpnet.MPNetConfig: {},
 }
 
 
