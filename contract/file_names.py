@@ -27,6 +27,7 @@ TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
 EVALUATED = ".evaluated"  # the first command that wrote into a directory without runs
 GRID = "grid.json"
+RECIPE = "recipe.json"  # the ways to train that were compared
 LABEL_MAP = "label_map.json"
 HEAD = "head.json"  # the way a head reads the network, where not the original's
 REPORT_JSON = "report.json"

@@ -3,8 +3,6 @@
 Texts of equal meaning have near vectors after training with a loss of contrastive.py.
 """
 
-from keras import ops
-
 from modeling import bert, models, sequences
 from modeling.features import vectors
 from modeling.features.text_vectors import TextVectors
@@ -52,15 +50,7 @@ class TextEncoder(models.BertModel):
     def call(self, features, training=False, seed=None):
         seed = self.dropout_seed(training, seed)
         rows = sequences.as_rows(features)
-        pooling = self.text_vectors.pooling
-        reads_one = pooling == "cls"
-        place = self.pooled_position(rows) if reads_one else None
-        hidden = self.encode(rows, seed, place)["sequence_output"]
-        hidden = ops.cast(hidden, "float32")
-        if reads_one:
-            values = hidden[:, 0]
-        else:
-            values = vectors.pool(hidden, rows["input_mask"], pooling)  # [R, D]
+        values = vectors.of_texts(self, rows, seed, self.text_vectors.pooling)  # [R, D]
         for layer in self.projections:
             values = layer(values)
         if self.text_vectors.is_normalized:

@@ -121,14 +121,18 @@ class Graph:
             kind = _ACTIVATIONS.get(projection.activation, "Identity")
             values = self.node(kind, self.node("Gemm", values, *weights))
         if spec.is_normalized:
-            last = self.constant("last", [-1])
-            norm = self.node("ReduceL2", values, last, keepdims=1)
-            least = self.constant("least", np.float32(1e-12))
-            values = self.node("Div", values, self.node("Max", norm, least))
+            values = self.normalized(values)
         if not spec.truncate_dim:
             return values
         ends = (self.constant(str(i), [i]) for i in (0, spec.truncate_dim, 1))
         return self.node("Slice", values, *ends)
+
+    def normalized(self, values):
+        """Vectors [B, W], scaled to the length 1."""
+        last = self.constant("last", [-1])
+        norm = self.node("ReduceL2", values, last, keepdims=1)
+        least = self.constant("least", np.float32(1e-12))
+        return self.node("Div", values, self.node("Max", norm, least))
 
     def pooled(self, hidden, pooling):
         """[B, S, D] -> [B, D]; of cls, [B, 1, D]."""

@@ -27,10 +27,12 @@ def check(config: Any, reading: Any, sequences: str) -> None:
     problem = ""
     if not config.spec.onnx or config.is_left_to_right:
         problem = f"{config.kind} is not written as ONNX"
-    elif not reading.is_plain:
+    elif not (reading.is_plain or reading.pooling):
         problem = "ONNX has no --layer_mix and no --head"
     elif sequences != "single":
         problem = "examples of several sequences are not written as ONNX"
+    elif reading.pooling == "last":
+        problem = "ONNX has no pooling of the last token"
     if problem:
         raise errors.InputError(
             "--export_format=onnx is for BERT with the head of the original, and "

@@ -1,8 +1,10 @@
 """Classifies texts, pairs of texts, or answers to choose from."""
 
+import dataclasses
 import functools
 import json
 import os
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -22,14 +24,44 @@ from modeling.configs import config_limits
 from modeling.features import attribution
 from serving import export, formats
 from tasks import fine_tuning, networks, run_plans
+from tasks.settings import recipe
 from tasks.settings.classifier import ClassifierSettings
-from training import checkpoints, inference, metrics, run_plan, tensorboard
+from training import (
+    checkpoints,
+    inference,
+    metrics,
+    model_directory,
+    run_plan,
+    tensorboard,
+)
 
 
 def prepare(
     settings: ClassifierSettings,
 ) -> tuple["ClassifierTask", run_plan.Plan]:
     """The task, and how to do it; InputError for wrong input."""
+    if settings.recipe != recipe.FINE_TUNE:
+        from tasks import recipes  # which has classes below this one
+
+        return recipes.prepare(settings)
+    task, plan = make(settings, read(settings))
+    if plan.timetable and not settings.teacher:
+        num_rows, steps = len(task.splits["train"]), plan.timetable.num_train_steps
+        if line := recipe.hint(num_rows, steps):
+            print(line)
+    return task, plan
+
+
+class Rows(NamedTuple):
+    """What a run begins with: devices, the network, and the LabelledData."""
+
+    strategy: Any
+    opened: model_directory.ModelDirectory
+    data: row_splits.LabelledData
+
+
+def read(settings: ClassifierSettings) -> Rows:
+    """Opens the network and reads the rows; InputError for wrong input."""
     strategy = run_plans.set_up(settings)
     opened = networks.open_for_task(settings, settings.max_seq_length)
     files, tokenizer, config = opened.files, opened.tokenizer, opened.config
@@ -49,7 +81,20 @@ def prepare(
     if len(data.encode.text_names) > 1:
         config_limits.check_segments(config, files.config_file)
     data = soft_labels.with_unlabelled(data, rows_source, findings.show)
-    reading = run_plans.reading(settings, files, len(data.encode.text_names))
+    return Rows(strategy, opened, data)
+
+
+def make(
+    settings: ClassifierSettings, rows: Rows, kind: Any = None, **reading: Any
+) -> tuple["ClassifierTask", run_plan.Plan]:
+    """The task, of ClassifierTask or a class below it, and how to do it.
+
+    `reading` are values of the HeadConfig that no flag has.
+    """
+    strategy, opened, data = rows
+    files, num_texts = opened.files, len(data.encode.text_names)
+    chosen = run_plans.reading(settings, files, num_texts)
+    chosen = dataclasses.replace(chosen, **reading)
     plan = run_plans.fine_tuning_plan(
         settings,
         strategy,
@@ -58,7 +103,8 @@ def prepare(
         score_names=(*data.metrics, "loss"),
     )
     soft = open_teacher(settings, data, plan) if settings.teacher else None
-    return ClassifierTask(settings, opened, data, reading, soft), plan
+    make_task = kind or ClassifierTask
+    return make_task(settings, opened, data, chosen, soft), plan
 
 
 def open_teacher(settings: ClassifierSettings, data, plan):

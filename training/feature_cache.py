@@ -98,7 +98,7 @@ def _counts(model: Any, rows: batching.Examples) -> np.ndarray:
 def _digest(model: Any) -> str:
     """Differs where the states of equal rows do."""
     source = model.source
-    choice = source.reading.layer_mix, source.reads_texts, model.dtype_policy.name
+    choice = source.reading, source.reads_texts, model.dtype_policy.name
     digest = hashlib.sha256(repr((model.config, choice)).encode())
     for variable in model.network.variables:
         digest.update(np.ascontiguousarray(variable).data)

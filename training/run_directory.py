@@ -53,6 +53,7 @@ _WRITTEN = (
     # Of these a later run may have none.
     file_names.GENERATION_CONFIG,
     file_names.HEAD,
+    file_names.RECIPE,
     file_names.ADDED_TOKENS,
     file_names.HARD_NEGATIVES,
     _EXPORTING,

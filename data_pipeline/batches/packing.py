@@ -200,13 +200,16 @@ def pack_ids(ids_a, ids_b, *, special, max_seq_length, num_sequences=1) -> Packe
 
 
 def take(packed: Packed, rows: np.ndarray) -> Packed:
-    """The same examples of one sequence each in the order of `rows`, int [N]."""
+    """The same examples in the order of `rows`, int [N]."""
+    count = packed.num_sequences
+    rows = (rows[:, np.newaxis] * count + np.arange(count)).ravel()
     lengths = packed.sequence_lengths[rows]
     return Packed(
         packed.tokens[ranges(packed.splits[rows], lengths)],
         row_splits(lengths),
         packed.first_lengths[rows],
         packed.num_truncated,
+        count,
     )
 
 

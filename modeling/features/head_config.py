@@ -28,6 +28,9 @@ class HeadConfig:
         head: one of HEADS.
         bilstm_units: of each direction.
         joins_pairs: whether a text is two segments, for a head of bilstm.
+        pooling: one of vectors.TEXT_POOLINGS, of the last layer, for the linear head of
+            a classifier; "" for the original's.
+        is_normalized: whether what is pooled is scaled to the length 1.
     """
 
     freeze_encoder: bool = False
@@ -37,6 +40,8 @@ class HeadConfig:
     bilstm_layers: int = 2
     bilstm_units: int = 768
     joins_pairs: bool = False
+    pooling: str = ""
+    is_normalized: bool = False
 
     def __post_init__(self) -> None:
         for name in ("bilstm_layers", "bilstm_units"):
@@ -55,7 +60,7 @@ class HeadConfig:
     @property
     def is_plain(self) -> bool:
         """Whether the head reads what the original's does."""
-        return self.layer_mix == LAST and self.head == LINEAR
+        return self.layer_mix == LAST and self.head == LINEAR and not self.pooling
 
     def chosen(self) -> dict[str, Any]:
         """The values that differ from the original's; {} for those."""

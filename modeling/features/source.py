@@ -10,7 +10,7 @@ from keras import ops
 from contract import features as feature_names
 from modeling import dropout_sites, heads, kernels, sequences
 from modeling.configs import keras_configs
-from modeling.features import head_config, layer_choices
+from modeling.features import head_config, layer_choices, vectors
 from modeling.networks.elmo import lstm
 from modeling.networks.elmo import network as elmo
 
@@ -163,10 +163,10 @@ class FeatureSource:
 
     def text_vectors(self, features, seed=None, outputs=None):
         """One vector a sequence, [B, W]."""
-        vectors = self.token_vectors(features, seed, outputs)
+        tokens = self.token_vectors(features, seed, outputs)
         if self.reads_texts:
-            return vectors[:, 0]
-        return largest_of_segments(vectors, features, self.reading.joins_pairs)
+            return tokens[:, 0]
+        return largest_of_segments(tokens, features, self.reading.joins_pairs)
 
     def _states(self, features, seed, outputs=None):
         if feature_names.LAYER_STATES in features:
@@ -177,6 +177,11 @@ class FeatureSource:
 
     def _compute(self, features, seed, outputs=None):
         model = self.model
+        if self.reading.pooling:
+            values = vectors.of_texts(model, features, seed, self.reading.pooling)
+            if self.reading.is_normalized:
+                values = vectors.normalize(values)
+            return values[:, None, None]
         if self.reads_texts and self.reading.layer_mix == head_config.LAST:
             if outputs is None:
                 outputs = model.encode(features, seed, model.text_position(features))
@@ -191,7 +196,7 @@ class FeatureSource:
         ]
 
 
-def largest_of_segments(vectors, features, joins_pairs):
+def largest_of_segments(tokens, features, joins_pairs):
     """The largest values over the tokens of a text, [B, S, W] -> [B, W].
 
     With `joins_pairs` those of both segments: [u; v; |u - v|; u * v], [B, 4 W]. Of a
@@ -203,7 +208,7 @@ def largest_of_segments(vectors, features, joins_pairs):
     )
 
     def largest(is_inside):
-        return ops.max(ops.where(is_inside[..., None], vectors, -1.0), axis=1)
+        return ops.max(ops.where(is_inside[..., None], tokens, -1.0), axis=1)
 
     is_token = ops.cast(mask, "bool")
     if not joins_pairs:

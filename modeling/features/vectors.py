@@ -141,6 +141,15 @@ def compute(outputs, input_mask, spec: VectorSpec):
     return normalize(values) if spec.is_normalized else values
 
 
+def of_texts(model, features, seed, pooling):
+    """The last layer of a models.BertModel, pooled: float32 [R, D] of rows [R, S]."""
+    reads_one = pooling == "cls"
+    place = model.pooled_position(features) if reads_one else None
+    hidden = model.encode(features, seed, place)["sequence_output"]
+    hidden = ops.cast(hidden, "float32")
+    return hidden[:, 0] if reads_one else pool(hidden, features["input_mask"], pooling)
+
+
 def pool(values, input_mask, pooling):
     """Vectors of texts, [B, S, ...] -> [B, ...]: their tokens' mean, max or last."""
     if pooling != "max":

@@ -45,6 +45,9 @@ class Writer:
     def pooled(self) -> str:
         """What the logits of a BertClassifier are computed of, [B, D]."""
         graph, model = self.graph, self.model
+        if pooling := model.reading.pooling:
+            rows = graph.pooled(self.encoder(pooling == "cls"), pooling)
+            return graph.normalized(rows) if model.reading.is_normalized else rows
         first = self.encoder(only_first=True)
         rows = graph.node("Squeeze", first, graph.constant("1", [1]))
         if not model.uses_pooler:

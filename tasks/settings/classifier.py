@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from contract import errors, export_formats
 from data_pipeline.classification import sources
 from data_pipeline.tables import labelled
-from tasks.settings import fields, fine_tuning, head, model, tables, training
+from tasks.settings import fields, fine_tuning, head, model, recipe, tables, training
 
 # Temperatures; beyond these both softmaxes are 0 and 1, or all alike, and nothing is
 # learned of them.
@@ -24,6 +24,7 @@ class ClassifierSettings(
     tables.Columns,
     tables.Files,
     head.Head,
+    recipe.Recipe,
     training.LabelSmoothing,
     training.PackSequences,
     training.Evaluates,
@@ -256,6 +257,7 @@ class ClassifierSettings(
                 f"--teacher={teacher} is the --output_dir of the student; name another",
             ),
         )
+        errors.refuse(*recipe.refusals(self))
         self.check_files("unlabelled_file", *["data_dir"][: bool(self.task_name)])
 
     def check_kind(self, problem_type: str) -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from modeling import models, text_encoder
 from modeling.configs import config as config_lib
+from modeling.features import head_config
 from modeling.features.text_vectors import TextVectors
 from modeling.networks import albert, distilbert, electra, mpnet, roberta
 from serving import onnx_graph, onnx_runtime
@@ -109,6 +110,29 @@ def test_vectors_are_cut_as_the_model_cuts_them(monkeypatch):
         np.testing.assert_allclose(
             run(model, arrays)["vectors"], expected, atol=ROUNDING
         )
+
+
+@pytest.mark.parametrize("is_normalized", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_linear_head_may_read_pooled_tokens(pooling, is_normalized, monkeypatch):
+    reading = head_config.HeadConfig(pooling=pooling, is_normalized=is_normalized)
+    config = networks.config_for(TOKENS, initializer_range=0.5)
+    onnx_runtime.check(config, reading, "single")
+    with pytest.raises(ValueError, match="no pooling of the last token"):
+        last = head_config.HeadConfig(pooling="last")
+        onnx_runtime.check(config, last, "single")
+
+    def make(config, count):
+        return models.BertClassifier(config, count, reading=reading)
+
+    monkeypatch.setitem(KINDS, "classifier", (make, (CLASSES,)))
+    model = build("classifier")
+    arrays = features()
+    expected = np.asarray(model(arrays)["logits"])
+    np.testing.assert_allclose(
+        run(model, arrays)["logits"], expected, atol=ROUNDING * np.abs(expected).max()
+    )
+    assert_inputs_move(model, arrays, {"logits": expected})
 
 
 def assert_inputs_move(model, arrays, expected):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from contract import features as feature_names
 from modeling import pretrainers
 from modeling.checkpoints import google
-from modeling.features import head_config, layer_choices, source
+from modeling.features import head_config, layer_choices, source, vectors
 
 ROUNDING = 1e-5
 SKIP = pathlib.Path(__file__).parents[2] / "golden" / "elmo" / "skip.npz"
@@ -77,6 +77,39 @@ def test_layer_states_are_those_that_a_mix_names(config, tiny_features):
         np.testing.assert_allclose(
             actual, np.stack(expected, axis=2), atol=ROUNDING, err_msg=name
         )
+
+
+def pooled_rows(hidden, mask, pooling):
+    """Vectors [B, D] of texts, row by row."""
+    merge = {
+        "mean": lambda tokens: tokens.mean(axis=0),
+        "max": lambda tokens: tokens.max(axis=0),
+        "cls": lambda tokens: tokens[0],
+        "last": lambda tokens: tokens[-1],
+    }[pooling]
+    pairs = zip(hidden, mask, strict=True)
+    return np.stack([merge(tokens[is_real > 0]) for tokens, is_real in pairs])
+
+
+@pytest.mark.parametrize("pooling", vectors.TEXT_POOLINGS)
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_linear_head_reads_pooled_tokens(config, tiny_features, pooling, is_normalized):
+    made = {"pooling": pooling, "is_normalized": is_normalized}
+    model = build("classifier", config, **made)
+    hidden = np.asarray(model.encode(tiny_features, None)["sequence_output"])
+    values = pooled_rows(hidden, tiny_features["input_mask"], pooling)
+    if is_normalized:
+        values /= np.linalg.norm(values, axis=1, keepdims=True)
+    head = model.classifier.logits
+    expected = values @ np.asarray(head.kernel).T + np.asarray(head.bias)
+    actual = np.asarray(model(tiny_features)["logits"])
+    np.testing.assert_allclose(actual, expected, atol=ROUNDING)
+    plain = build("classifier", config)
+    assert np.abs(np.asarray(plain(tiny_features)["logits"]) - actual).max() > 1e-3
+    # Of a frozen network it is computed once.
+    states = model.source.layer_states(tiny_features)
+    given = {**tiny_features, feature_names.LAYER_STATES: states}
+    np.testing.assert_allclose(model(given)["logits"], expected, atol=ROUNDING)
 
 
 @pytest.fixture(scope="module")

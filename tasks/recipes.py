@@ -1,0 +1,212 @@
+"""Ways to train a classifier on few labelled rows, for --recipe."""
+
+import copy
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contract import errors
+from data_pipeline.embedding import split as text_rows
+from modeling import contrastive
+from modeling.checkpoints import google, sentence_transformers
+from modeling.features import text_vectors
+from tasks import classifier, device_setup
+from tasks.settings import recipe
+from tasks.settings.classifier import ClassifierSettings
+from training import checkpoints, contrastive_step, inference, linear_head, run_plan
+
+_SCALE = 20.0  # of cosines, as in run_embedding.py
+_ROWS_PER_LABEL = 2  # that a batch has next to one another
+
+
+class Way(NamedTuple):
+    """A recipe and its numbers; a run has at least so many steps, or so many passes."""
+
+    name: str
+    recipe: str
+    batch_size: int
+    steps: int
+    passes: int
+    most_steps: float = math.inf
+    learning_rate: float = 5e-5
+    corrects_bias: bool = True
+
+    def values(self, num_rows: int) -> dict[str, Any]:
+        """{setting: value} for so many training rows."""
+        size = min(self.batch_size, num_rows)
+        steps = max(self.steps, -(-self.passes * num_rows // size))
+        return {
+            "train_batch_size": size,
+            "num_train_epochs": (min(steps, self.most_steps) + 0.5) * size / num_rows,
+            "learning_rate": self.learning_rate,
+            "adam_bias_correction": self.corrects_bias,
+        }
+
+
+# Of equal scores the first is chosen.
+WAYS = (
+    Way("contrastive", recipe.CONTRASTIVE, 24, 20, 10, 200, corrects_bias=False),
+    Way("vectors", recipe.VECTORS, 1, 1, 0),
+    Way("fine_tune at 2e-4", recipe.FINE_TUNE, 8, 300, 3, learning_rate=2e-4),
+    Way("fine_tune at 5e-5", recipe.FINE_TUNE, 8, 300, 3),
+)
+
+
+def prepare(
+    settings: ClassifierSettings,
+) -> tuple[classifier.ClassifierTask, run_plan.Plan]:
+    """The task of a recipe, and how to do it; InputError for wrong input."""
+    rows = classifier.read(settings)
+    problem = _why_not_vectors(rows)
+    errors.refuse((problem, f"{settings.typed('recipe')}: {problem}"))
+    ways, files = [way for way in WAYS if way.recipe == settings.recipe], {}
+    problem = _why_not_contrastive(rows)
+    errors.refuse(
+        (
+            problem and settings.recipe == recipe.CONTRASTIVE,
+            f"{settings.typed('recipe')}: {problem}; give --recipe={recipe.VECTORS}",
+        )
+    )
+    if settings.recipe == recipe.AUTO:
+        from tasks import recipe_choice  # which nobody else needs
+
+        if problem:
+            print(f"recipe: not contrastive: {problem}")
+        ways = [w for w in WAYS if not (problem and w.recipe == recipe.CONTRASTIVE)]
+        ways[:], files = recipe_choice.choose(settings, rows, ways)
+    task, plan = make(settings, rows, ways[0])
+    task.files |= files
+    return task, plan
+
+
+def _why_not_vectors(rows: classifier.Rows) -> str:
+    config, labels = rows.opened.config, rows.data.label_set
+    if not config.spec.text_vectors:
+        return f"{config.kind} has no vectors of texts; choose another model"
+    if labels.problem_type == "choice":
+        return "a choice of answers has no labels of texts; leave it out"
+    return "numbers with an activation have none; leave it out" * bool(
+        labels.activation
+    )
+
+
+def _why_not_contrastive(rows: classifier.Rows) -> str:
+    labels = rows.data.label_set
+    if labels.problem_type != "classification" or labels.num_sequences > 1:
+        return "it is for texts with one label each, in one sequence"
+    counts = np.bincount(rows.data.splits["train"].label_ids)
+    return "" if counts.max() > 1 else "no two rows have one label"
+
+
+def make(
+    settings: ClassifierSettings, rows: classifier.Rows, way: Way
+) -> tuple[classifier.ClassifierTask, run_plan.Plan]:
+    """The task of a way, and how to do it."""
+    own = settings.with_values(**way.values(len(rows.data.splits["train"])))
+    device_setup.check_batch_size(own, rows.strategy)
+    if way.recipe == recipe.FINE_TUNE:
+        return classifier.make(own, rows)
+    path = rows.opened.path
+    stored = sentence_transformers.read(path) if path else None
+    vectors = stored.text_vectors if stored else text_vectors.TextVectors()
+    compares = stored.similarity if stored else text_vectors.COSINE
+    return classifier.make(
+        own,
+        rows,
+        RegressionTask,
+        freeze_encoder=way.recipe == recipe.VECTORS,
+        pooling=vectors.pooling,
+        is_normalized=compares != text_vectors.DOT,
+    )
+
+
+class _Vectors:
+    """A classifier as a model of what its head reads, {"vectors": [B, W]}."""
+
+    def __init__(self, model: Any):
+        self._model, self.trainable_variables = model, model.trainable_variables
+
+    def __call__(self, features, training=False, seed=None):
+        return {"vectors": self._model.pool(features, seed)}
+
+
+class RegressionTask(classifier.ClassifierTask):
+    """A classifier whose linear head is a regression on the vectors of texts.
+
+    Where the network is not frozen, texts of one label are brought near each other
+    first (Tunstall et al., 2022, with the loss of Khosla et al., 2020).
+    """
+
+    def __init__(self, settings, opened, rows, reading, soft=None):
+        super().__init__(settings, opened, rows, reading, soft)
+        self._class_weights = rows.class_weights(settings.class_weights)
+        scope = contrastive_step.scope()
+        self.objective = contrastive.labelled_texts(_SCALE, scope=scope)
+
+    def examples(self, split):
+        rows = super().examples(split)
+        if split != "train" or self.reading.freeze_encoder:
+            return rows
+        values = rows.packed, rows.names, rows.digest, rows.targets
+        return text_rows.GroupedExamples(*values, _ROWS_PER_LABEL)
+
+    def step_of(self, made: list[Any], plan, model, optimizer, objective, **others):
+        """A step that moves the vectors of the model; `made` gets the optimizer."""
+        made.append(optimizer)
+        vectors = _Vectors(model)
+        make_step = contrastive_step.ContrastiveTrainStep
+        return make_step(plan, vectors, optimizer, objective, **others)
+
+    def train(self, model, plan, origin, evaluation):
+        """Trains the network, if it is not frozen, and then the head, as a last step.
+
+        Returns the step after the last one of the network.
+        """
+        made: list[Any] = []
+        of_network, last = copy.copy(self), 0
+        if not self.reading.freeze_encoder:
+            of_network.make_step = functools.partial(self.step_of, made)
+            model.classifier.trainable = False
+            last = plan.timetable.num_train_steps
+            step = super(RegressionTask, of_network).train(
+                model, plan, origin, evaluation
+            )
+            model.classifier.trainable = True
+            if step > last:  # the head is restored as well
+                return step
+        saved = checkpoints.RunCheckpoints(
+            plan.output_dir,
+            google.variables(model),
+            made[0] if made else None,
+            max_to_keep=plan.max_to_keep,
+            writes=plan.writes,
+        )
+        if not made and (restored := saved.restore()):
+            return restored[0]
+        if not made:
+            print(f"weights: {origin}")
+        count, width = self.fit_head(model, plan)
+        print(f"head: a regression on {count} vectors of {width} numbers")
+        saved.save(last + 1, {})
+        return last + 1
+
+    def fit_head(self, model: Any, plan: run_plan.Plan) -> tuple[int, ...]:
+        """Gives the head the weights of a regression; returns the vectors' shape."""
+
+        def pool(features, training):
+            return {"vectors": model.pool(features)}
+
+        vectors = inference.predictor(plan, pool)(self.splits["train"])["vectors"]
+        kernel, bias = linear_head.fit(
+            vectors,
+            np.asarray(self.data["train"].label_ids),
+            self.classes.problem_type,
+            self.classes.num_outputs,
+            self._class_weights,
+        )
+        logits = model.classifier.logits
+        logits.kernel.assign(kernel.T if logits.is_gpt else kernel)
+        logits.bias.assign(bias)
+        return vectors.shape
