@@ -4,7 +4,7 @@ import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ from modeling.checkpoints import checkpoint
 from reports.measures import confidence
 from tasks import classifier, recipes
 from tasks.settings import fields, fine_tuning, recipe
-from training import checkpoints, inference, run_directory, run_plan, train_step
+from training import checkpoints, inference, linear_head, run_directory, train_step
 from training.distribution import devices
 
 _FOLDS = 4
@@ -30,33 +30,25 @@ class Trainer:
         task, plan: of recipes.make, with all training rows.
     """
 
-    def __init__(self, task: classifier.ClassifierTask, plan: run_plan.Plan):
+    def __init__(self, task: Any, plan: Any):
         keras.utils.clear_session(free_memory=True)
         keras.config.set_dtype_policy(plan.dtype_policy)
         with plan.strategy.scope(), checkpoint.drawing_after():
             keras.utils.set_random_seed(plan.seed)
-            self._model = task.make_model()
-            self._model.build()
-            task.load_weights(
-                self._model, plan.init_checkpoint, trains=True, resumes=False
-            )
-        self._first = [np.array(variable) for variable in self._model.variables]
-        make_step: Any = task.make_step
-        if isinstance(task, recipes.RegressionTask):
-            self._model.classifier.trainable = False
-            make_step = lambda *given: task.step_of([], *given)  # noqa: E731
-        with plan.strategy.scope():
-            self._optimizer = plan.optimizer(**plan.optimizer_arguments)
-            self._optimizer.build(self._model.trainable_variables)
-        self._steps = make_step(plan, self._model, self._optimizer, task.objective)
-        self._predict = inference.predictor(plan, self._model)
+            self._model = model = task.make_model()
+            model.build()
+            path = plan.init_checkpoint
+            task.load_weights(model, path, trains=True, resumes=False)
+        self._first = [np.array(variable) for variable in model.variables]
+        with plan.strategy.scope(), task.network_alone(model):
+            optimizer = plan.optimizer(**plan.optimizer_arguments)
+            optimizer.build(model.trainable_variables)
+            self._optimizer, stepped = optimizer, (model, optimizer, task.objective)
+            self._steps = task.make_step(plan, *stepped)
+        self._predict = inference.predictor(plan, model)
 
     def logits(
-        self,
-        task: classifier.ClassifierTask,
-        plan: run_plan.Plan,
-        learned: np.ndarray,
-        held_out: np.ndarray,
+        self, task: Any, plan: Any, learned: np.ndarray, held_out: np.ndarray
     ) -> np.ndarray:
         """Logits [M, C] of rows int [M], of the model trained on rows int [N]."""
         for variable, value in zip(self._model.variables, self._first, strict=True):
@@ -64,19 +56,15 @@ class Trainer:
         for variable, slots in self._optimizer.named_slots():
             for name, first in self._optimizer.slots_of(variable).items():
                 slots[name].assign(tf.fill(slots[name].shape, first))
-        whole = task.data["train"]
-        own = copy.copy(task)
+        own, whole = copy.copy(task), task.data["train"]
         own.data = {"train": folds.take(whole, learned)}
         own.splits = {"train": own.examples("train")}
-        is_regression = isinstance(own, recipes.RegressionTask)
-        if not (is_regression and own.reading.freeze_encoder):
+        if own.trains_network:
             self._train(own.splits["train"], plan)
-        if isinstance(own, recipes.RegressionTask):
-            own.fit_head(self._model, plan)
+        own.change_head(self._model, plan)
         return self._predict(folds.take(whole, held_out).examples())["logits"]
 
-    def _train(self, examples: Any, plan: run_plan.Plan) -> None:
-        assert plan.timetable is not None
+    def _train(self, examples, plan):
         count = plan.timetable.num_train_steps
         order = examples.training_order(
             batch_size=min(plan.batch_size, len(examples)),
@@ -102,29 +90,34 @@ class Trainer:
             step += number
 
 
-def choose(
-    settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]
-) -> tuple[list[recipes.Way], dict[str, str]]:
-    """The best way, and {name: text} of the record of all, which is printed.
+class Choice(NamedTuple):
+    """The best way, the divisor of its logits, and {name: text} of the record."""
 
-    The first fold of the rows is held out, then the second, and so on. What is known
-    of them stands in recipe.json, with which a killed command goes on. Of ways whose
-    rows differ by less than a standard error the first is chosen. A fine-tuning, which
-    takes long, ends with the fold after which it is behind.
+    way: recipes.Way
+    temperature: float
+    files: Mapping[str, str]
+
+
+def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) -> Choice:
+    """Chooses the best way by rows that were held out in turn; prints all scores.
+
+    What is known stands in recipe.json, with which a killed command goes on. Of ways
+    whose rows differ by less than a standard error the first is chosen. A fine-tuning,
+    which takes long, ends with the fold after which it is behind.
 
     Raises:
         InputError: there are too few rows, or the directory has another record.
     """
-    whole = rows.data.splits["train"]
+    whole, given = rows.data.splits["train"], settings.typed("recipe")
     errors.refuse(
         (
             len(whole) < _FEWEST_ROWS,
-            f"{settings.typed('recipe')} holds out rows, and {whole.path} has "
-            f"{len(whole)}; give {_FEWEST_ROWS} or more, or another recipe",
+            f"{given}: {whole.path} has {len(whole)} rows, and some are held out; give "
+            f"{_FEWEST_ROWS} or more, or another recipe",
         ),
         (
             devices.has_workers(rows.strategy),
-            f"{settings.typed('recipe')} runs on one host; give the recipe",
+            f"{given} compares ways on one host; give one of them",
         ),
     )
     whole = folds.take(whole, np.arange(len(whole)))  # whose labels are arrays
@@ -132,88 +125,78 @@ def choose(
     record = _Record(settings, rows, whole.digest())
     print(f"recipe: {len(ways)} ways, {_FOLDS} folds of {len(whole)} rows")
     trainers: dict[bool, Trainer] = {}
-    outcomes: list[_Outcome] = []
+    each: list[_HeldOut] = []
     for way in ways:
         task, plan = recipes.make(settings, rows, way)
         is_long = way.recipe == recipe.FINE_TUNE
         for fold in range(_FOLDS):
-            held_out, learned = (np.flatnonzero(places == fold),), places != fold
-            if record.find(way.name, fold) is None:
+            if str(fold) not in record.folds(way.name):
                 if is_long not in trainers:
-                    trainers.clear()  # and its memory
-                    trainers[is_long] = Trainer(task, plan)
-                logits = trainers[is_long].logits(
-                    task, plan, np.flatnonzero(learned), *held_out
-                )
-                record.add(way.name, fold, logits)
-            outcome = _Outcome(way, task, plan, whole, places, record)
-            print(f"recipe: {way.name}, fold {fold + 1}: {outcome.score:.4f}")
-            if is_long and any(outcome.behind(other) > 0 for other in outcomes):
+                    trainers = {is_long: Trainer(task, plan)}
+                learned, left = map(np.flatnonzero, (places != fold, places == fold))
+                logits = trainers[is_long].logits(task, plan, learned, left)
+                record.folds(way.name)[str(fold)] = logits.tolist()
+                record.write()
+            held = _HeldOut(way, task, whole, places, record.folds(way.name))
+            print(f"recipe: {way.name}, fold {fold + 1}: {held.score:.4f}", flush=True)
+            if is_long and any(held.lead(other)[0] < 0 for other in each):
                 break
-        outcomes.append(outcome)
-    best = _best(outcomes)
-    for line in _table(outcomes, best):
-        print(line)
-    return [best.way], {file_names.RECIPE: record.write(best.way.name)}
+        each.append(held)
+    best = _best(each)
+    table = [["way", "rows held out", best.metric, "95 %", ""]]
+    for held in each:
+        cells = [held.way.name, str(len(held.rows)), wording.score(held.score)]
+        table.append([*cells, held.interval(), "chosen" * (held is best)])
+    print("\n".join(["recipe:", *(f"  {line}" for line in wording.columns(table))]))
+    temperature = 1.0
+    if settings.calibrate:
+        labels = whole.label_ids[best.rows]
+        temperature = linear_head.temperature(best.logits, labels, best.kind)
+        print(f"temperature: {temperature:.3f}, by the rows held out")
+    files = {file_names.RECIPE: record.write(best.way.name)}
+    return Choice(best.way, temperature, files)
 
 
-class _Outcome:
-    """How the rows that were held out from a way come off."""
+class _HeldOut:
+    """The rows that were held out from a way, and how they come off."""
 
-    def __init__(self, way, task, plan, whole, places, record):
-        self.way, self.metric = way, plan.timetable.best_metric
-        known = [f for f in range(_FOLDS) if record.find(way.name, f) is not None]
-        each = [np.flatnonzero(places == fold) for fold in known]
-        self.rows = np.concatenate(each)
-        logits = np.concatenate([record.find(way.name, fold) for fold in known])
-        task = copy.copy(task)
+    def __init__(self, way, task, whole, places, known):
+        self.way, self.kind = way, task.classes.problem_type
+        numbers = sorted(map(int, known))
+        self.rows = np.concatenate([np.flatnonzero(places == n) for n in numbers])
+        logits = np.concatenate([np.float32(known[str(n)]) for n in numbers])
+        self.logits = np.nan_to_num(logits)
+        self._task = task = copy.copy(task)
         task.data = {"train": folds.take(whole, self.rows)}
-        scored = task.score("train", {"logits": np.nan_to_num(logits)}, 1)
+        self._scored = scored = task.score("train", {"logits": self.logits}, 1)
+        self.metric = task.settings.best_metric or next(iter(scored.scores))
         self.score = float(scored.scores[self.metric])
-        self._task, self._scored = task, scored
         gold, given = task.data["train"].label_ids, np.asarray(scored.predictions)
-        is_number = task.classes.problem_type == "regression"
-        good = -np.square(gold - given) if is_number else gold == given
-        good = good.reshape(len(gold), -1).mean(axis=1)
-        self._good = dict(zip(self.rows.tolist(), good.tolist(), strict=True))
+        good = -np.square(gold - given) if self.kind == "regression" else gold == given
+        self._good = np.full(len(whole), np.nan)
+        self._good[self.rows] = good.reshape(len(gold), -1).mean(axis=1)
 
-    def behind(self, other: "_Outcome") -> float:
-        """By how much its rows are worse than the same ones of another."""
-        return float(np.mean(self._differences(other)))
-
-    def is_near(self, other: "_Outcome") -> bool:
-        """Whether it is behind by a standard error at most."""
-        values = self._differences(other)
-        return np.mean(values) <= np.std(values) / np.sqrt(len(values))
-
-    def _differences(self, other):
-        common = self._good.keys() & other._good.keys()
-        return np.array([other._good[row] - self._good[row] for row in sorted(common)])
+    def lead(self, other: "_HeldOut") -> tuple[float, float]:
+        """By how much rows come off better than those of another; standard error."""
+        values = self._good - other._good
+        values = values[~np.isnan(values)]  # rows of both
+        return float(values.mean()), float(values.std() / np.sqrt(len(values)))
 
     def interval(self) -> str:
         """The middle 95 % of the score over resamples of the rows."""
         shown = self._task.outcomes("train", self._scored)
         keys = [f"{row:09d}" for row in self.rows]
-        values = confidence.resample(shown.rescore, keys)[self.metric]
+        values = confidence.resample(shown.rescore, keys).get(self.metric, ())
         bounds = confidence.interval(values)
         return "{:.4f} to {:.4f}".format(*bounds) if bounds else ""
 
 
-def _best(outcomes: Sequence[_Outcome]) -> _Outcome:
-    best = outcomes[0]
-    whole = [each for each in outcomes if len(each.rows) == len(outcomes[0].rows)]
-    for each in whole:
-        best = each if best.behind(each) > 0 else best
-    return next(each for each in whole if each is best or each.is_near(best))
-
-
-def _table(outcomes: Sequence[_Outcome], best: _Outcome) -> list[str]:
-    """Lines of columns, a row a way."""
-    lines = [["way", "rows held out", outcomes[0].metric, "95 %", ""]]
-    for each in outcomes:
-        own = [each.way.name, str(len(each.rows)), wording.score(each.score)]
-        lines.append([*own, each.interval(), "chosen" * (each is best)])
-    return ["recipe:", *(f"  {line}" for line in wording.columns(lines))]
+def _best(each: Sequence[_HeldOut]) -> _HeldOut:
+    best, *others = whole = [e for e in each if len(e.rows) == len(each[0].rows)]
+    for other in others:
+        best = other if other.lead(best)[0] > 0 else best
+    pairs = ((held, best.lead(held)) for held in whole)
+    return next(held for held, (lead, error) in pairs if lead <= error)
 
 
 class _Record:
@@ -228,22 +211,16 @@ class _Record:
             "data": digest,
             "seed": settings.seed,
         }
-        directory = str(settings.output_dir)
-        self._path = os.path.join(directory, file_names.RECIPE)
+        directory, name = str(settings.output_dir), file_names.RECIPE
+        self._path = os.path.join(directory, name)
         self._ways: dict[str, dict[str, Any]] = {}
         if not settings.overwrite_output_dir and tf.io.gfile.exists(self._path):
-            run_directory.check_identity(directory, file_names.RECIPE, self._identity)
+            run_directory.check_identity(directory, name, self._identity)
             self._ways = dict(json_files.read_object(self._path)["ways"])
 
-    def find(self, name: str, fold: int) -> np.ndarray | None:
-        """The logits of a fold, if they are known."""
-        values = self._ways.get(name, {}).get(str(fold))
-        return None if values is None else np.array(values, np.float32)
-
-    def add(self, name: str, fold: int, logits: np.ndarray) -> None:
-        """Stores the logits of a fold."""
-        self._ways.setdefault(name, {})[str(fold)] = logits.tolist()
-        self.write()
+    def folds(self, name: str) -> dict[str, Any]:
+        """{number: logits} of a way, as far as they are known."""
+        return self._ways.setdefault(name, {})
 
     def write(self, chosen: str = "") -> str:
         """Writes the file; returns its content."""

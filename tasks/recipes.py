@@ -1,7 +1,7 @@
 """Ways to train a classifier on few labelled rows, for --recipe."""
 
+import contextlib
 import copy
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -58,26 +58,32 @@ def prepare(
     settings: ClassifierSettings,
 ) -> tuple[classifier.ClassifierTask, run_plan.Plan]:
     """The task of a recipe, and how to do it; InputError for wrong input."""
-    rows = classifier.read(settings)
-    problem = _why_not_vectors(rows)
-    errors.refuse((problem, f"{settings.typed('recipe')}: {problem}"))
-    ways, files = [way for way in WAYS if way.recipe == settings.recipe], {}
-    problem = _why_not_contrastive(rows)
+    rows, given = classifier.read(settings), settings.typed("recipe")
+    wrong, problem = _why_not_vectors(rows), _why_not_contrastive(rows)
+    is_contrastive = settings.recipe == recipe.CONTRASTIVE
+    other = f"{problem}; give --recipe={recipe.VECTORS}"
     errors.refuse(
+        (wrong, f"{given}: {wrong}"),
+        (problem and is_contrastive, f"{given}: {other}"),
         (
-            problem and settings.recipe == recipe.CONTRASTIVE,
-            f"{settings.typed('recipe')}: {problem}; give --recipe={recipe.VECTORS}",
-        )
+            settings.calibrate and rows.data.problem_type == "regression",
+            "--calibrate is for probabilities, and these rows have numbers; leave it "
+            "out",
+        ),
     )
+    ways = [way for way in WAYS if way.recipe == settings.recipe]
     if settings.recipe == recipe.AUTO:
-        from tasks import recipe_choice  # which nobody else needs
-
+        ways = [w for w in WAYS if not (problem and w.recipe == recipe.CONTRASTIVE)]
         if problem:
             print(f"recipe: not contrastive: {problem}")
-        ways = [w for w in WAYS if not (problem and w.recipe == recipe.CONTRASTIVE)]
-        ways[:], files = recipe_choice.choose(settings, rows, ways)
-    task, plan = make(settings, rows, ways[0])
-    task.files |= files
+    if settings.recipe != recipe.AUTO and not settings.calibrate:
+        return make(settings, rows, ways[0])
+    from tasks import recipe_choice  # which nobody else needs
+
+    choice = recipe_choice.choose(settings, rows, ways)
+    task, plan = make(settings, rows, choice.way)
+    task.temperature = choice.temperature
+    task.files |= choice.files
     return task, plan
 
 
@@ -102,12 +108,12 @@ def _why_not_contrastive(rows: classifier.Rows) -> str:
 
 def make(
     settings: ClassifierSettings, rows: classifier.Rows, way: Way
-) -> tuple[classifier.ClassifierTask, run_plan.Plan]:
+) -> tuple["RecipeTask", run_plan.Plan]:
     """The task of a way, and how to do it."""
     own = settings.with_values(**way.values(len(rows.data.splits["train"])))
     device_setup.check_batch_size(own, rows.strategy)
     if way.recipe == recipe.FINE_TUNE:
-        return classifier.make(own, rows)
+        return classifier.make(own, rows, RecipeTask)
     path = rows.opened.path
     stored = sentence_transformers.read(path) if path else None
     vectors = stored.text_vectors if stored else text_vectors.TextVectors()
@@ -122,17 +128,63 @@ def make(
     )
 
 
-class _Vectors:
-    """A classifier as a model of what its head reads, {"vectors": [B, W]}."""
+class RecipeTask(classifier.ClassifierTask):
+    """A classifier whose head is changed after the last step of its network.
 
-    def __init__(self, model: Any):
-        self._model, self.trainable_variables = model, model.trainable_variables
+    Attributes:
+        temperature: divisor of the logits (Guo et al., 2017), which the head keeps.
+    """
 
-    def __call__(self, features, training=False, seed=None):
-        return {"vectors": self._model.pool(features, seed)}
+    temperature = 1.0
+
+    @property
+    def trains_network(self) -> bool:
+        """Whether there are steps before the change."""
+        return not self.reading.freeze_encoder
+
+    def network_alone(self, model: Any) -> Any:
+        """Within it the head is not trained, if it is not meant to be."""
+        return contextlib.nullcontext()
+
+    def change_head(self, model: Any, plan: run_plan.Plan) -> None:
+        """Gives the head its last weights."""
+        for variable in model.classifier.logits.variables:
+            variable.assign(variable / self.temperature)
+
+    def train(self, model, plan, origin, evaluation):
+        """Trains the network, if it is not frozen; the head's change is a step, too."""
+        made, last = [], 0
+        make_step = self.make_step
+
+        def noting(plan, model, optimizer, *others, **more):
+            made.append(optimizer)
+            return make_step(plan, model, optimizer, *others, **more)
+
+        if self.trains_network:
+            own, last = copy.copy(self), plan.timetable.num_train_steps
+            own.make_step = noting
+            with self.network_alone(model):
+                train = super(RecipeTask, own).train
+                step = train(model, plan, origin, evaluation)
+            if step > last:  # the head is restored as well
+                return step
+        saved = checkpoints.RunCheckpoints(
+            plan.output_dir,
+            google.variables(model),
+            made[0] if made else None,
+            max_to_keep=plan.max_to_keep,
+            writes=plan.writes,
+        )
+        if not made and (restored := saved.restore()):
+            return restored[0]
+        if not made:
+            print(f"weights: {origin}")
+        self.change_head(model, plan)
+        saved.save(last + 1, {})
+        return last + 1
 
 
-class RegressionTask(classifier.ClassifierTask):
+class RegressionTask(RecipeTask):
     """A classifier whose linear head is a regression on the vectors of texts.
 
     Where the network is not frozen, texts of one label are brought near each other
@@ -147,53 +199,25 @@ class RegressionTask(classifier.ClassifierTask):
 
     def examples(self, split):
         rows = super().examples(split)
-        if split != "train" or self.reading.freeze_encoder:
+        if split != "train" or not self.trains_network:
             return rows
         values = rows.packed, rows.names, rows.digest, rows.targets
         return text_rows.GroupedExamples(*values, _ROWS_PER_LABEL)
 
-    def step_of(self, made: list[Any], plan, model, optimizer, objective, **others):
-        """A step that moves the vectors of the model; `made` gets the optimizer."""
-        made.append(optimizer)
+    @staticmethod
+    def make_step(plan, model, *others, **more):
+        """A step on what the head reads, instead of its logits."""
         vectors = _Vectors(model)
-        make_step = contrastive_step.ContrastiveTrainStep
-        return make_step(plan, vectors, optimizer, objective, **others)
+        return contrastive_step.ContrastiveTrainStep(plan, vectors, *others, **more)
 
-    def train(self, model, plan, origin, evaluation):
-        """Trains the network, if it is not frozen, and then the head, as a last step.
+    @contextlib.contextmanager
+    def network_alone(self, model):
+        model.classifier.trainable = False
+        yield
+        model.classifier.trainable = True
 
-        Returns the step after the last one of the network.
-        """
-        made: list[Any] = []
-        of_network, last = copy.copy(self), 0
-        if not self.reading.freeze_encoder:
-            of_network.make_step = functools.partial(self.step_of, made)
-            model.classifier.trainable = False
-            last = plan.timetable.num_train_steps
-            step = super(RegressionTask, of_network).train(
-                model, plan, origin, evaluation
-            )
-            model.classifier.trainable = True
-            if step > last:  # the head is restored as well
-                return step
-        saved = checkpoints.RunCheckpoints(
-            plan.output_dir,
-            google.variables(model),
-            made[0] if made else None,
-            max_to_keep=plan.max_to_keep,
-            writes=plan.writes,
-        )
-        if not made and (restored := saved.restore()):
-            return restored[0]
-        if not made:
-            print(f"weights: {origin}")
-        count, width = self.fit_head(model, plan)
-        print(f"head: a regression on {count} vectors of {width} numbers")
-        saved.save(last + 1, {})
-        return last + 1
-
-    def fit_head(self, model: Any, plan: run_plan.Plan) -> tuple[int, ...]:
-        """Gives the head the weights of a regression; returns the vectors' shape."""
+    def change_head(self, model, plan):
+        """Gives the head the weights of a regression."""
 
         def pool(features, training):
             return {"vectors": model.pool(features)}
@@ -209,4 +233,14 @@ class RegressionTask(classifier.ClassifierTask):
         logits = model.classifier.logits
         logits.kernel.assign(kernel.T if logits.is_gpt else kernel)
         logits.bias.assign(bias)
-        return vectors.shape
+        super().change_head(model, plan)
+
+
+class _Vectors:
+    """A classifier as a model of what its head reads, {"vectors": [B, W]}."""
+
+    def __init__(self, model: Any):
+        self._model, self.trainable_variables = model, model.trainable_variables
+
+    def __call__(self, features, training=False, seed=None):
+        return {"vectors": self._model.pool(features, seed)}

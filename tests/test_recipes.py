@@ -224,12 +224,12 @@ def test_winner_is_trained_on_all_rows(chosen, contrasted, on_vectors):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 3, 9])
+@pytest.mark.parametrize("number", [3, 9])
 def test_auto_that_is_killed_goes_on(chosen, number, tmp_path):
     path, whole = chosen
     command = json.loads((path / "run.json").read_text())["command"]
     assert "--recipe=auto" in command
-    with killed.at_call(recipe_choice._Record, "add", number=number, after=True):
+    with killed.at_call(recipe_choice._Record, "write", number=number, after=True):
         tiny.run_again(path, f"--output_dir={tmp_path}")
     assert not (tmp_path / "run.json").exists()
     with killed.counted(recipe_choice.Trainer, "logits") as calls:
@@ -248,10 +248,36 @@ def test_auto_that_is_killed_goes_on(chosen, number, tmp_path):
 @pytest.mark.slow
 def test_another_record_is_not_gone_on_with(model_dir, data, tmp_path):
     given = arguments(model_dir, data, tmp_path, "--recipe=auto --do_train")
-    with killed.at_call(recipe_choice._Record, "add", number=0, after=True):
+    with killed.at_call(recipe_choice._Record, "write", number=0, after=True):
         tiny.run_script("run_classifier", *given)
     line = tiny.refuse("run_classifier", *given, "--seed=2")
     assert "holds another run: seed" in line
+
+
+@pytest.mark.slow
+def test_probabilities_are_divided_by_the_temperature_of_held_out_rows(
+    on_vectors, model_dir, data, tmp_path
+):
+    more = f"--recipe=vectors --calibrate {DOES}"
+    done = tiny.succeed("run_classifier", *arguments(model_dir, data, tmp_path, more))
+    known = json.loads((tmp_path / "recipe.json").read_text())["ways"]
+    assert known.keys() == {"vectors"}
+    ids = np.arange(24) % 3
+    places = recipe_choice.folds.assign(ids, 4, 1)
+    order = np.concatenate([np.flatnonzero(places == fold) for fold in range(4)])
+    logits = np.concatenate([known["vectors"][str(fold)] for fold in range(4)])
+    number = linear_head.temperature(logits, ids[order], "classification")
+    assert abs(number - 1) > 0.1
+    assert f"temperature: {number:.3f}" in done.out
+    plain, scaled = (whole_runs.variables(path, 1) for path in (on_vectors, tmp_path))
+    for name in ("output_weights", "output_bias"):
+        np.testing.assert_allclose(scaled[name] * number, plain[name], rtol=1e-5)
+    before, after = map(tiny.predictions, (on_vectors, tmp_path))
+    for one, other in zip(before, after, strict=True):
+        assert one["label"] == other["label"]
+        shares = np.array([*one["probabilities"].values()]) ** (1 / number)
+        wanted = [*other["probabilities"].values()]
+        np.testing.assert_allclose(shares / shares.sum(), wanted, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -287,6 +313,7 @@ def test_vectors_learn_other_labels(kind, model_dir, tmp_path):
         ("--freeze_encoder", "--freeze_encoder is for --recipe=fine_tune, and"),
         ("--nodo_train --do_eval", "--recipe=vectors trains a model; add --do_train"),
         ("--choice_columns=a,b", "--recipe=vectors is for texts and pairs"),
+        ("--recipe=fine_tune --calibrate", "--calibrate is read with --recipe=vectors"),
     ],
 )
 def test_what_a_recipe_decides_is_refused(more, message, model_dir, data, tmp_path):

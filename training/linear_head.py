@@ -8,6 +8,7 @@ from contract import features
 
 _ABSENT = -10.0  # the logit of a class without a row, below those of others
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # of a ridge regression, of which one is chosen
+_MOST_TEMPERATURE = 100.0
 
 
 def fit(
@@ -19,9 +20,10 @@ def fit(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A kernel float32 [C, W] and a bias [C], of vectors float [N, W].
 
-    Classes have a logistic regression, several labels one each, and numbers a ridge
-    regression whose strength leaving out each row decides; with the defaults of
-    scikit-learn otherwise. `targets` are as of losses.classifier_losses.
+    Classes have a logistic regression, several labels one each in which rows with and
+    without the label weigh alike, and numbers a ridge regression whose strength leaving
+    out each row decides; with the defaults of scikit-learn otherwise. `targets` are as
+    of losses.classifier_losses.
     """
     vectors = np.asarray(vectors, np.float64)
     if problem_type == "regression":
@@ -42,7 +44,8 @@ def fit(
         ones = float(column.sum())
         bias[place] = math.log((ones + 0.5) / (len(column) - ones + 0.5))
         if 0 < ones < len(column):
-            (_, _, _), (_, row, number) = _regress(vectors, column.astype(int), None)
+            both = len(column) / 2 / np.where(column > 0, ones, len(column) - ones)
+            (_, _, _), (_, row, number) = _regress(vectors, column.astype(int), both)
             kernel[place], bias[place] = 2 * row, 2 * number  # of a softmax of two
     return kernel, bias
 
@@ -61,3 +64,24 @@ def _regress(vectors, labels, weights):
         rows, numbers = np.stack([-rows[0], rows[0]]) / 2, [-numbers[0], numbers[0]]
         numbers = np.array(numbers) / 2
     return list(zip(classes, rows, numbers, strict=True))
+
+
+def temperature(logits: np.ndarray, targets: np.ndarray, problem_type: str) -> float:
+    """The divisor of logits [N, C] with the least loss (Guo et al., 2017, section 4.2).
+
+    Between 1/100 and 100; `targets` are as in `fit`.
+    """
+    import scipy.optimize  # which takes time
+
+    logits = np.asarray(logits, np.float64)
+
+    def loss(power):
+        scaled = logits / np.exp(power)
+        if problem_type == "multi_label":
+            return np.mean(np.logaddexp(0, scaled) - scaled * targets)
+        own = np.take_along_axis(scaled, targets[:, np.newaxis], axis=1)
+        return np.mean(np.logaddexp.reduce(scaled, axis=1) - own[:, 0])
+
+    most = math.log(_MOST_TEMPERATURE)
+    found = scipy.optimize.minimize_scalar(loss, bounds=(-most, most), method="bounded")
+    return float(np.exp(found.x))

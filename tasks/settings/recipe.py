@@ -26,6 +26,14 @@ class Recipe(fields.Settings):
         changes=fields.WEIGHTS,
         only_trains=True,
     )
+    calibrate: bool = fields.training(
+        False,
+        "Divide the logits by the number with which the probabilities of training rows "
+        "are right that are held out, for a --recipe but fine_tune. The head keeps it.",
+        changes=fields.WEIGHTS,
+        only_with={"recipe": (VECTORS, CONTRASTIVE, AUTO)},
+        only_trains=True,
+    )
 
 
 def refusals(settings: Any) -> Iterator[tuple[Any, str]]:

@@ -54,8 +54,9 @@ def test_several_labels_are_as_many_regressions(vectors):
     targets[:, 2] = 1.0  # of which nothing can be learned
     kernel, bias = linear_head.fit(vectors, targets, "multi_label", 3)
     logits = vectors @ kernel.T + bias
+    rules = {"tol": 1e-8, "max_iter": 1000, "class_weight": "balanced"}
     for column in range(2):
-        model = sklearn.linear_model.LogisticRegression(tol=1e-8, max_iter=1000)
+        model = sklearn.linear_model.LogisticRegression(**rules)
         model.fit(vectors, targets[:, column])
         wanted = model.decision_function(vectors)
         np.testing.assert_allclose(logits[:, column], wanted, atol=10 * ROUNDING)
@@ -68,3 +69,26 @@ def test_numbers_are_found_again(vectors):
     actual = (vectors @ kernel.T + bias)[:, 0]
     assert np.abs(actual - targets).max() < 0.05  # the least strength shrinks a little
     np.testing.assert_allclose(kernel, [[0, 3, 0, 0, -1]], atol=0.05)
+
+
+@pytest.mark.parametrize("problem_type", ["classification", "multi_label"])
+def test_temperature_has_the_least_loss(problem_type):
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=[60, 3])
+    labels = (logits + rng.gumbel(size=[60, 3])).argmax(axis=1)  # of a softmax
+    targets, shares = labels, softmax
+    if problem_type == "multi_label":
+        targets = np.float32(rng.random([60, 3]) < 1 / (1 + np.exp(-logits)))
+
+    def loss(number):
+        scaled = logits * 4 / number
+        if problem_type == "classification":
+            return -np.mean(np.log(shares(scaled)[np.arange(60), labels]))
+        right = 1 / (1 + np.exp(-scaled * (2 * targets - 1)))
+        return -np.mean(np.log(right))
+
+    numbers = np.exp(np.linspace(-2, 4, 6001))
+    wanted = numbers[np.argmin([loss(number) for number in numbers])]
+    actual = linear_head.temperature(4 * logits, targets, problem_type)
+    assert actual == pytest.approx(wanted, rel=2e-3)
+    assert 2 < actual < 8  # the logits are four times too large
