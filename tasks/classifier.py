@@ -18,6 +18,7 @@ from data_pipeline.classification import (
     soft_labels,
 )
 from data_pipeline.classification import split as row_splits
+from loading import model_directory
 from modeling import losses, models, sequences
 from modeling.checkpoints import checkpoint, conversion
 from modeling.configs import config_limits
@@ -26,14 +27,7 @@ from serving import export, formats
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings import recipe
 from tasks.settings.classifier import ClassifierSettings
-from training import (
-    checkpoints,
-    inference,
-    metrics,
-    model_directory,
-    run_plan,
-    tensorboard,
-)
+from training import checkpoints, inference, metrics, run_plan, tensorboard
 
 
 def prepare(
@@ -86,7 +80,7 @@ def read(settings: ClassifierSettings) -> Rows:
 
 def make(
     settings: ClassifierSettings, rows: Rows, kind: Any = None, **reading: Any
-) -> tuple["ClassifierTask", run_plan.Plan]:
+) -> tuple[Any, run_plan.Plan]:
     """The task, of ClassifierTask or a class below it, and how to do it.
 
     `reading` are values of the HeadConfig that no flag has.

@@ -140,7 +140,7 @@ class RecipeTask(classifier.ClassifierTask):
     @property
     def trains_network(self) -> bool:
         """Whether there are steps before the change."""
-        return not self.reading.freeze_encoder
+        return not (self.reading and self.reading.freeze_encoder)
 
     def network_alone(self, model: Any) -> Any:
         """Within it the head is not trained, if it is not meant to be."""

@@ -31,7 +31,9 @@ def fit(
 
         ridge = sklearn.linear_model.RidgeCV(alphas=_STRENGTHS)
         ridge.fit(vectors, targets)
-        return np.float32(ridge.coef_)[np.newaxis], np.float32([ridge.intercept_])
+        return np.asarray(ridge.coef_, np.float32)[np.newaxis], np.array(
+            [ridge.intercept_], np.float32
+        )
     kernel = np.zeros([num_outputs, vectors.shape[1]], np.float32)
     bias = np.zeros(num_outputs, np.float32)
     if problem_type in features.ONE_OF_SEVERAL:

@@ -90,9 +90,8 @@ class UnigramTokenizer(base.Tokenizer):
         """`lowers` is whether text is lower-cased, `accents` whether it keeps them."""
         super().__init__([piece for piece, _ in unigrams.pieces], lowers)
         self.unigrams, self.is_albert, self.keeps_accents = unigrams, is_albert, accents
-        self._special: tuple[str, ...] = special or (
-            _ALBERT if is_albert else _XLM_ROBERTA
-        )
+        usual = _ALBERT if is_albert else _XLM_ROBERTA
+        self._special: tuple[str, ...] = tuple(special or usual)
         self._set_special(self._special, 1 if is_albert or special else 2)
         self.is_camembert = self.vocab[:5] == [*_CAMEMBERT]
         if self.is_camembert:
