@@ -139,10 +139,10 @@ def load(model, path, *, allows_missing=None, starts_head=False, file=None):
     """
     file = file or places.open_file(path, model.config)
     check_file(model.config, file, allows_missing=allows_missing)
-    modules = (
-        sentence_transformers.read(path) if hasattr(model, "projections") else None
-    )
-    beside = open_projections(modules, model.config, file)
+    beside = None
+    if hasattr(model, "projections"):
+        modules = sentence_transformers.read(path)
+        beside = open_projections(modules, model.config, file)
     return assign(model, file, beside, starts_head=starts_head)
 
 

@@ -137,7 +137,7 @@ def locate_transformer(directory: str) -> str:
 def read(path: str) -> SentenceTransformer | None:
     """Reads the modules around a checkpoint; None without a modules.json for vectors.
 
-    `path` is as checkpoint.find returns it, in the directory or in the folder of its
+    `path` is as places.find returns it, in the directory or in the folder of its
     Transformer.
 
     Raises:

@@ -137,7 +137,7 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     files = """adapter_config.json added_tokens.json bert_config.json config.json
         generation_config.json head.json merges.txt
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
-        sentencepiece.bpe.model special_tokens_map.json spiece.model
+        sentencepiece.bpe.model special_tokens_map.json spiece.model spm.model
         tokenizer.json tokenizer_config.json vocab.json vocab.txt"""
     files = [*files.split(), *modules]  # a Transformer's folder has settings, too
     wanted = sorted([*files, *(f"[0-9]_*/{file}" for file in files)])
