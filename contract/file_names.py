@@ -34,6 +34,8 @@ REPORT_JSON = "report.json"
 REPORT_PAGE = "report.html"
 MODEL_CARD = "README.md"
 EXPLANATIONS = "explanations.jsonl"
+# PEFT's files of an adapter, beside a run with LoRA, whose checkpoints hold it already.
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FEATURE_CACHE = "feature_cache"  # of earlier versions: outputs of a frozen network
 
 # Beside the weights of a pretrained model: Google's name of its config and ours.

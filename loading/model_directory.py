@@ -99,7 +99,10 @@ def locate(
     except ValueError:  # which matters for vectors of texts alone
         if not places.first(directory, places.CONFIG_FILES):
             raise
-    config_file = places.first(directory, places.CONFIG_PATTERNS)
+    below, base = ModelFiles(), places.find_base(directory)
+    if base != directory:  # of an adapter
+        below = locate(base, name, needs_all=False, prefers_whole=prefers_whole)
+    config_file = places.first(directory, places.CONFIG_PATTERNS) or below.config_file
     network = catalogue.of_config_file(config_file)
     # A vocabulary without its merges is less than a tokenizer.json.
     pairs = file_names.MERGES.items()
@@ -108,12 +111,13 @@ def locate(
     vocab_file = places.first(directory, [file_names.VOCAB, *whole, network.vocabulary])
     if prefers_whole and os.path.basename(vocab_file) == file_names.VOCAB:
         vocab_file = places.first(directory, [file_names.TOKENIZER]) or vocab_file
+    vocab_file = vocab_file or below.vocab_file
     beside = vocabulary_files.VocabularyFiles(
         vocab_file or config_file or os.path.join(directory, file_names.VOCAB)
     )
     is_lower = sentence_transformers.lowers_case(directory)
     lowers = is_lower or opening.lowers_case(beside)
-    title = os.path.basename(os.path.normpath(directory))
+    title = os.path.basename(os.path.normpath(base))
     if lowers is None and "cased" in title:
         lowers = "uncased" in title
     files = ModelFiles(config_file, vocab_file, directory, lowers, beside=beside)

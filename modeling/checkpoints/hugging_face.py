@@ -5,6 +5,7 @@ what the current one writes.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -61,12 +62,12 @@ _PROBLEM_TYPES = {
 class HuggingFaceFile(weights_file.WeightsFile):
     """An open model.safetensors in a directory, a tf_model.h5, or the shards of one.
 
-    `config` is of the network, if it is known.
+    `config` is of the network, if it is known; `adapter` an adapters.Adapter, or None.
     """
 
     format = "hugging_face"
 
-    def __init__(self, path, config=None):
+    def __init__(self, path, config=None, adapter=None):
         self.source = path
         if not tf_keras_h5.is_file(path):
             self.source = os.path.join(path, WEIGHTS_FILE)
@@ -82,6 +83,10 @@ class HuggingFaceFile(weights_file.WeightsFile):
         modern = _modern_keys(stored, network)
         self._stored = {modern[key]: stored[key] for key in stored}
         network = catalogue.of_keys(self._stored, self.format) or network
+        if adapter:
+            self.source = f"{self.source} with the adapter {adapter.source}"
+            modern = functools.partial(_modern_keys, network=network)
+            self._stored = adapter.merged(self._stored, modern, network)
         # Either of the two may be the one that a file keeps.
         ties = network.ties()
         self._tied = unread = ties.keys

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from contract import errors, file_names, hub_ids, json_files, remote_files, wording
 from contract.tensorflow_later import tf
 from modeling.checkpoints import (
+    adapters,
     foreign_tensors,
     google,
     hugging_face,
@@ -60,10 +61,10 @@ def _open_google(prefix, _):
     return model_garden.ModelGardenFile(prefix) if is_by_objects else file
 
 
-# An adapter counts wherever it lies, for it changes what the model beside it computes.
-_ADAPTER = "adapter_config.json"
+# An adapter counts wherever it lies, for it changes what the model beside it computes;
+# the first two files are read.
 _ADAPTERS = _Row(
-    (_ADAPTER, "adapter_model.safetensors", "adapter_model.bin"),
+    (file_names.ADAPTER_CONFIG, file_names.ADAPTER_WEIGHTS, "adapter_model.bin"),
     why=foreign_tensors.ADAPTER,
 )
 _HUGGING_FACE = _Row(
@@ -159,7 +160,7 @@ def find(path: str | os.PathLike[str]) -> str:
     `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or .hdf5
     file, a tf_model.h5, or the directory of a release, of a run or of such a file.
     The result is a prefix, one of these files, or the directory that holds
-    model.safetensors or its shards.
+    model.safetensors or its shards, or an adapter.
 
     Raises:
         ForeignError: what is there is of another program.
@@ -168,9 +169,11 @@ def find(path: str | os.PathLike[str]) -> str:
     path = os.fspath(path)
     is_dir = remote_files.is_dir(path)
     directory = path if is_dir else os.path.dirname(path)
-    beside = [os.path.join(directory, file) for file in _ADAPTERS.files]
-    if adapters := list(filter(remote_files.exists, beside)):
-        _refuse(adapters)
+    if adapters.is_there(directory):
+        return directory
+    beside = (os.path.join(directory, file) for file in _ADAPTERS.files)
+    if not remote_files.exists(os.path.join(directory, file_names.RUN)):
+        _refuse([*filter(remote_files.exists, beside)])
     prefix = google.strip_ending(path)
     if google.is_file(prefix + google.INDEX_ENDING):
         return prefix
@@ -291,6 +294,9 @@ def open_file(path: Any, config: Any = None, *, is_needed: bool = True) -> Any:
         place = ""
     if not place:
         return None
+    if adapters.is_there(place):
+        adapter = adapters.Adapter(place)
+        return hugging_face.HuggingFaceFile(find_base(place), config, adapter)
     is_prefix = google.is_file(place + google.INDEX_ENDING)
     if "://" in place and not is_prefix:
         place = _copy_here(place)
@@ -299,6 +305,28 @@ def open_file(path: Any, config: Any = None, *, is_needed: bool = True) -> Any:
         row = next(row for row in _READ if row.has(place, is_given=True))
     assert row.opens  # of all in _READ
     return row.opens(place, config)
+
+
+def find_base(directory: str) -> str:
+    """The directory itself or, of an adapter alone, that of the model which it names.
+
+    Raises:
+        InputError: no Hugging Face's files of a model are there.
+    """
+    if not adapters.is_there(directory) or first(directory, _HUGGING_FACE.files):
+        return directory
+    name = adapters.Adapter(directory).base
+    paths = name, os.path.join(directory, name)
+    base = next(filter(remote_files.is_dir, paths if name else ()), "")
+    if name and not base:
+        base = download(name, "base_model_name_or_path")
+    if adapters.is_there(base) or not first(base, _HUGGING_FACE.files):
+        raise errors.InputError(
+            f"{os.path.join(directory, file_names.ADAPTER_CONFIG)}: base_model_name_or_"
+            f"path={name!r} holds no {hugging_face.WEIGHTS_FILE} of a model without "
+            "adapter; put that into the directory"
+        )
+    return base
 
 
 @functools.cache
@@ -338,7 +366,7 @@ def download(hub_id: str, name: str) -> str:
         ) from error
     files = [file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG, file_names.HEAD]
     files += [file_names.GENERATION_CONFIG, file_names.SPECIAL_TOKENS]
-    files += [_ADAPTER]
+    files += _ADAPTERS.files[:2]
     # Not GPT-2's and GPT's own names, which would be read before vocab.json.
     usual = {file_names.VOCAB_JSON, file_names.MERGES_TXT}
     older = {*file_names.MERGES, *file_names.MERGES.values()} - usual
