@@ -11,6 +11,7 @@ from contract import errors, export_formats
 from data_pipeline import label_maps
 from loading import model_directory
 from modeling import kernels_tf
+from modeling.checkpoints import adapters
 from modeling.features import head_config
 from serving import export as export_lib
 from serving import formats
@@ -22,6 +23,7 @@ from training import (
     feature_cache,
     grid,
     layer_rates,
+    lora,
     run,
     run_directory,
     run_plan,
@@ -176,6 +178,28 @@ def _layer_rates(
     return layer_rates.LayerRates(config.spec.depth, decay, steps)
 
 
+def _lora(settings: fine_tuning.FineTuning, config: Any) -> lora.Lora | None:
+    if not settings.lora_rank:
+        return None
+    errors.refuse(
+        (
+            settings.trains_head_alone,
+            f"{settings.typed('lora_rank')} trains layers below a head, which "
+            "--freeze_encoder does not; leave it out",
+        ),
+        (
+            not settings.lora_alpha,
+            f"{settings.typed('lora_alpha')} changes no kernel; give such as 8",
+        ),
+    )
+    base = settings.pretrained or settings.init_checkpoint or ""
+    made = lora.Lora(
+        settings.lora_rank, settings.lora_alpha, settings.lora_targets, base
+    )
+    adapters.find_targets(config, made.targets)
+    return made
+
+
 def set_up(settings: training.Training) -> Any:
     """Checks what needs the devices, or raises InputError; returns their strategy."""
     if settings.deterministic:
@@ -215,6 +239,7 @@ def fine_tuning_plan(
             if own.do_train
             else None,
             layers=_layer_rates(own, opened.config, num_examples, has_head),
+            lora=_lora(own, opened.config),
             evaluates=own.evaluates,
             predicts=own.do_predict,
             group_by_length=own.group_by_length and not static,

@@ -19,6 +19,7 @@ from training import checkpoints as checkpoints_lib
 from training import (
     interruption,
     loop,
+    lora,
     run_directory,
     run_plan,
     tensorboard,
@@ -73,13 +74,25 @@ def train(plan: run_plan.Plan, training: loop.Training) -> int:
 
     Returns the step of the weights that the model ends with: the last, or the best if
     the plan has a best metric. Raises what Loop.train does, and errors.InputError if no
-    checkpoint can be read or written.
+    checkpoint can be read or written. With LoRA it writes the adapter, too.
     """
+    if not plan.lora:
+        return _train(plan, training)
+    with plan.lora.freezing(training.model):
+        step = _train(plan, training)
+    if plan.writes:
+        plan.lora.write(plan.output_dir, training.model, step)
+    return step
+
+
+def _train(plan: run_plan.Plan, training: loop.Training) -> int:
     timetable, model, states = plan.timetable, training.model, training.states
     assert timetable is not None
     with plan.strategy.scope():
         optimizer = plan.optimizer(**plan.optimizer_arguments)
         optimizer.layers = plan.layers
+        if plan.lora:
+            optimizer = lora.LowRank(optimizer, plan.lora, model.config, plan.seed)
         optimizer.build(model.trainable_variables)
     checkpoints = checkpoints_lib.RunCheckpoints(
         plan.output_dir,
@@ -238,4 +251,6 @@ def _announce(plan: run_plan.Plan, training: loop.Training, step: int) -> None:
         f"batch: {plan.batch_size}, {share} per replica{parts}"
     )
     print(f"weights: {origin}")
+    if plan.lora:
+        print(plan.lora.describe(training.model))
     print(f"training: step {step} to {plan.timetable.num_train_steps}", flush=True)

@@ -41,11 +41,12 @@ _REPLACED = (
     file_names.REPORT_PAGE,
     file_names.EXPLANATIONS,
 )
-_STATE = "checkpoint"  # what a training replaces as well
+# What a training replaces as well.
+_TRAINED = "checkpoint", file_names.ADAPTER_CONFIG, file_names.ADAPTER_WEIGHTS
 # All that runs write, and that --overwrite_output_dir removes.
 _WRITTEN = (
     f"{file_names.CHECKPOINT_PREFIX}-*",
-    _STATE,
+    *_TRAINED,
     f"*{atomic_files.SUFFIX}*",
     f"*{tensorboard.HPARAMS_SUFFIX}",
     *_REPLACED,
@@ -133,7 +134,7 @@ def check(plan: run_plan.Plan, files: Mapping[str, str]) -> None:
     if not tf.io.gfile.exists(os.path.join(directory, file_names.RUN)):
         foreign = [name for name in files if _differs(directory, name, files[name])]
         if not _is_ours(directory):
-            for pattern in [*_REPLACED, *[_STATE][: plan.trains]]:
+            for pattern in [*_REPLACED, *_TRAINED[: 3 * plan.trains]]:
                 paths = remote_files.matching(directory, pattern)
                 foreign += map(os.path.basename, paths)
         if overwrite:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from training import layer_rates, metrics
+from training import lora as lora_lib
 from training.distribution import devices
 from training.optimizers import bert_adam, clipped
 
@@ -106,6 +107,7 @@ class Plan:
         dtype_policy: Keras' name for the dtype in which layers compute.
         optimizer, optimizer_arguments: its class, and its arguments by name.
         layers: rates by layer; None for the same rate everywhere.
+        lora: what is trained of the network by LoRA; None for all of it.
         batch_size: of all replicas together.
         micro_batches: parts of a batch that are computed one after another.
         packs_sequences: whether sequences of a batch share rows, as in batches.sharing.
@@ -139,6 +141,7 @@ class Plan:
     optimizer: type[clipped.ClippedOptimizer] = bert_adam.BertAdam
     optimizer_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     layers: layer_rates.LayerRates | None = None
+    lora: lora_lib.Lora | None = None
     batch_size: int = 32
     micro_batches: int = 1
     scales_loss: bool = False

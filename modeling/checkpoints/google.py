@@ -18,7 +18,9 @@ MODEL_PREFIX = "bert_model.ckpt"  # of a release
 INDEX_ENDING = ".index"
 _DATA_ENDING = ".data-00000-of-00001"
 # Training state beside the weights and the slots of optimizers.
-_STATE = re.compile(r"^(global_step|train_perplexity)$|^carried/|^_CHECKPOINTABLE")
+_STATE = re.compile(
+    r"^(global_step|train_perplexity)$|^carried/|^_CHECKPOINTABLE|/lora_(A|B|base)\b"
+)
 
 
 class GoogleFile(weights_file.WeightsFile):

@@ -50,6 +50,32 @@ class Passes(training.Training):
         varies=True,
     )
 
+    lora_rank: int = fields.training(
+        0,
+        "Rank of LoRA: the kernels of --lora_targets move by a product of two narrow "
+        "matrices, heads are trained whole, and all else stays; 0 to train all "
+        "weights. The run's directory has the adapter in PEFT's files, too.",
+        least=0,
+        changes=fields.WEIGHTS,
+        varies=True,
+    )
+    lora_alpha: float = fields.training(
+        8.0,
+        "Factor of LoRA's products, which are divided by the rank.",
+        least=0,
+        only_with={"lora_rank": True},
+        changes=fields.WEIGHTS,
+        varies=True,
+    )
+    lora_targets: Sequence[str] = fields.training(
+        (),
+        "Linear layers that LoRA changes, by the ends of their names in transformers, "
+        "such as query,value or attention.output.dense; all-linear; or one regular "
+        "expression. By default those of queries and values, as in PEFT.",
+        only_with={"lora_rank": True},
+        changes=fields.WEIGHTS,
+    )
+
 
 # The runs of a grid differ in these, and share data and network.
 VARYING = [name for name, row in fields.rows(Passes).items() if row.rules.varies]

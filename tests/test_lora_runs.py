@@ -1,0 +1,78 @@
+"""Runs with LoRA of each task: resumed, predicted, and opened as adapter and base."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import bert_reborn as bert
+from tests import tiny, tiny_family, whole_runs
+
+LORA = ("--lora_rank=2", "--lora_targets=all-linear", "--learning_rate=0.01")
+LORA += ("--save_checkpoints_steps=2",)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    directory = whole_runs.write(tmp_path_factory.mktemp("data"))
+    path = directory / "distilbert"
+    tiny_family.write_model(path, "distilbert", hidden_act="relu")
+    return directory
+
+
+def run(task, data, path, *more, steps=4, **model):
+    flags = whole_runs.arguments(task, data, steps=steps, **model)
+    script = whole_runs.SCRIPTS[task]
+    return tiny.succeed(script, *flags, f"--output_dir={path}", *LORA, *more)
+
+
+def files(path, *patterns):
+    """{name: bytes} of what a run has written."""
+    paths = (file for pattern in patterns for file in path.glob(pattern))
+    return {file.name: file.read_bytes() for file in paths}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "task",
+    ["classification", "choice", "questions", "tagging", "vectors", "layers", "pairs"],
+)
+def test_run_goes_on_bit_for_bit_and_leaves_an_adapter(task, data, tmp_path):
+    done = run(task, data, tmp_path / "whole")
+    assert "LoRA of rank 2 in " in done.out
+    written = ("adapter_*", "model.ckpt-4.data*", "test_*", "*predictions*")
+    whole = files(tmp_path / "whole", *written)
+    assert {"adapter_config.json", "adapter_model.safetensors"} < {*whole}
+    first = shutil.copytree(tmp_path / "whole", tmp_path / "first")
+    for path in [*first.glob("model.ckpt-4*"), *first.glob("adapter_*")]:
+        path.unlink()
+    (first / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-2"\n')
+    run(task, data, first)
+    assert files(first, *written) == whole
+    (rank,) = {json.loads(whole["adapter_config.json"])["r"]}
+    assert rank == 2
+
+
+@pytest.mark.slow
+def test_adapter_and_base_answer_as_the_run(data, tmp_path):
+    path = tmp_path / "run"
+    flags = ("--do_export", "--lora_alpha=64", "--mixed_precision=bfloat16")
+    run("classification", data, path, *flags, model="distilbert", steps=6)
+    alone = tmp_path / "adapter"
+    alone.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(path / name, alone)
+    settings = json.loads((alone / "adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == str(data / "distilbert")
+    assert settings["modules_to_save"] == ["classifier", "pre_classifier"]
+    texts = ["the great sea", "a film was awful and it was really okay"]
+
+    def logits(directory):
+        loaded = bert.load(directory, max_seq_length=16)
+        return np.asarray(loaded.model(loaded.encode(texts))["logits"])
+
+    np.testing.assert_allclose(logits(alone), logits(path), atol=1e-6)
+    settings["lora_alpha"] = 32
+    (alone / "adapter_config.json").write_text(json.dumps(settings))
+    assert np.abs(logits(alone) - logits(path)).max() > 1e-3
