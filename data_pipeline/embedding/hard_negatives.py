@@ -58,7 +58,7 @@ def mine(
     looked_at = count + _LOOKED_AT + max(map(len, paired.values()))
     near, cosines = search.nearest(vectors[:, 0], vectors[which, 1], looked_at)
     limits = (1 - margin) * np.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
-    rng, found, by_chance = np.random.default_rng(seed), list[tuple[str, ...]](), 0
+    rng, negatives, by_chance = np.random.default_rng(seed), [], 0
     for row, first in enumerate(firsts):
         allowed = near[row][cosines[row] <= limits[row]].tolist()
         chosen = [place for place in allowed if place not in paired[first]][:count]
@@ -67,5 +67,5 @@ def mine(
             place = int(rng.integers(len(corpus)))
             if place not in paired[first] and place not in chosen:
                 chosen.append(place)
-        found.append(tuple(corpus[place] for place in chosen))
-    return found, by_chance
+        negatives.append(tuple(corpus[place] for place in chosen))
+    return negatives, by_chance

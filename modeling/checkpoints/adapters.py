@@ -108,7 +108,7 @@ class Adapter:
         self._config = {**usual, **json_files.read_object(path)}
         self.base = str(self._config.get("base_model_name_or_path") or "")
         for key, value in self._config.items():
-            done = _DONE.get(key, (None, False, "", [], {}))
+            done: tuple[Any, ...] = _DONE.get(key, (None, False, "", [], {}))
             if not _KNOWN.fullmatch(key) and value not in done:
                 raise errors.InputError(
                     f"{path}: {key}={value!r:.80} is not done, of an adapter of PEFT; "
@@ -141,19 +141,19 @@ class Adapter:
         Raises:
             InputError: a part of the adapter is of no tensor of the model.
         """
-        whole, result = modern(self._whole), dict(stored)
-        result |= {whole[name]: (self._file, key) for name, key in self._whole.items()}
+        whole, places = modern(self._whole), dict(stored)
+        places |= {whole[name]: (self._file, key) for name, key in self._whole.items()}
         kernels = modern([f"{module}.weight" for module in self._pairs])
         rows = [row for row in network.layer_rows(0) if row.layout == "convolution"]
         wide = tuple(row.hugging_face.partition(".0.")[2] for row in rows)
         for module, keys in self._pairs.items():
             key = kernels[f"{module}.weight"]
             is_wide = "lora_embedding" in keys.get("A", "") or key.endswith(wide)
-            if key not in result or len(keys) < 2:
+            if key not in places or len(keys) < 2:
                 raise self._unfit(module, "no weight, or not both of A and B")
             added = functools.partial(self._added, module, is_wide)
-            result[key] = _Sum(*result[key], added), key
-        return result
+            places[key] = _Sum(*places[key], added), key
+        return places
 
     def _added(self, module, is_wide, shape):
         """What is added to the weight of a module, float32 of its shape."""
