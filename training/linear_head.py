@@ -85,5 +85,7 @@ def temperature(logits: np.ndarray, targets: np.ndarray, problem_type: str) -> f
         return np.mean(np.logaddexp.reduce(scaled, axis=1) - own[:, 0])
 
     most = math.log(_MOST_TEMPERATURE)
-    fitted = scipy.optimize.minimize_scalar(loss, bounds=(-most, most), method="bounded")
+    fitted = scipy.optimize.minimize_scalar(
+        loss, bounds=(-most, most), method="bounded"
+    )
     return float(np.exp(fitted.x))
