@@ -227,7 +227,7 @@ class Convolution(keras_configs.Configured, keras.layers.Layer):
     def build(self, input_shape, *_):
         width, size = self.config.hidden_size, self.config.conv_kernel_size
         init = bert.weight_init(self.config)
-        self.kernel = self.add_weight((size, width, width), init, name="kernel")
+        self.kernel = self.add_weight((width, width, size), init, name="kernel")
         self.bias = self.add_weight((width,), "zeros", name="bias")
         self.norm.build(input_shape)
 
@@ -236,7 +236,8 @@ class Convolution(keras_configs.Configured, keras.layers.Layer):
         reach = config.conv_kernel_size // 2
         hidden = ops.pad(hidden * mask, ((0, 0), (reach, reach), (0, 0)))
         shifted = [hidden[:, i : i + length] for i in range(config.conv_kernel_size)]
-        kernel = ops.reshape(self.kernel, (-1, config.hidden_size))
+        kernel = ops.transpose(self.kernel)  # as PyTorch has it, [D, D, size]
+        kernel = ops.reshape(kernel, (-1, config.hidden_size))
         kernel, bias = (ops.cast(each, hidden.dtype) for each in (kernel, self.bias))
         read = bert.affine(ops.concatenate(shifted, axis=-1), kernel, bias)
         if positions is not None:

@@ -132,7 +132,7 @@ class Writer(bert_onnx.Writer):
         layer, size = self.model.network.convolution, self.config.conv_kernel_size
         if not layer or block is not self.model.network.blocks[0]:
             return x
-        kernel = self.graph.constant("convolution", np.asarray(layer.kernel).T)
+        kernel = self.graph.constant("convolution", np.asarray(layer.kernel))
         turned = node("Transpose", self.embedded, perm=[0, 2, 1])
         read = node("Conv", turned, kernel, pads=[size // 2] * 2)
         read = node("Transpose", read, perm=[0, 2, 1])

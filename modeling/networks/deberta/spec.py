@@ -8,7 +8,7 @@ from modeling.networks.deberta import config as deberta_config
 from modeling.networks.deberta import network, onnx
 
 _KERNEL, _BIAS = names.DENSE
-_CONV_KERNEL = (*_KERNEL[:3], "transposed")  # all three axes
+_CONV_KERNEL = _KERNEL[:3]  # no linear layer, whose kernel lies transposed there
 _NETWORK = (
     ("embeddings/projection", "embeddings_project", "embeddings.embed_proj", [_KERNEL]),
     ("relative/norm", "encoder/LayerNorm", "encoder.LayerNorm", names.NORM),

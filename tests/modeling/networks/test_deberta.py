@@ -13,7 +13,7 @@ from contract import errors, features
 from data_pipeline.batches import sharing
 from loading import model_directory
 from modeling import models, pretrainers, sequences
-from modeling.checkpoints import conversion, google, names
+from modeling.checkpoints import adapters, conversion, google, names
 from modeling.features import attention_maps
 from modeling.networks import catalogue
 from modeling.networks.deberta import config as deberta_config
@@ -366,3 +366,13 @@ def test_names_in_checkpoints_are_its_own(tmp_path):
     again = read_model.read(tmp_path, model.config).model
     feed = batch()
     np.testing.assert_array_equal(again(feed)["logits"], model(feed)["logits"])
+
+
+def test_adapters_are_of_its_linear_layers():
+    """As PEFT has them for its layers; a convolution is none."""
+    config = make(conv_kernel_size=3, share_att_key=False, embedding_size=8).config
+    usual = adapters.find_targets(config, ())
+    assert {path.split("/")[-2] for path in usual} == {"query", "value"}
+    every = adapters.find_targets(config, [adapters.ALL_LINEAR])
+    assert len(every) == 1 + 8 * config.num_hidden_layers
+    assert not any("convolution" in path for path in every)
