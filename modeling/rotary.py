@@ -26,10 +26,12 @@ class Rotation(NamedTuple):
     @classmethod
     def of(cls, positions, width, base):
         """The rotation at positions [S] or [R, ..., S] of vectors [..., K = width]."""
-        angles = ops.cast(positions, "float32")[..., None] * speeds(width, base)
+        angles = ops.expand_dims(ops.cast(positions, "float32"), -1)
+        angles = angles * speeds(width, base)
         cos, sin = ops.cos(angles), ops.sin(angles)
         both = ops.concatenate([cos, cos], -1), ops.concatenate([-sin, sin], -1)
-        return cls(*(x if len(x.shape) == 2 else x[..., None, :, :] for x in both))
+        has_heads = len(angles.shape) > 2  # an axis for them
+        return cls(*(ops.expand_dims(x, -3) if has_heads else x for x in both))
 
     def take(self, positions):
         """The rotation [R, 1, P, K] at int [R, P], of one at positions [S]."""

@@ -237,19 +237,20 @@ class _Windows:
         queries = blocks + ops.arange(self.size)
         keys = blocks + ops.arange(self.size + 2 * self.reach) - self.reach
         last = self.length - 1
-        is_near = (
-            ops.abs(queries[:, :, None] - keys[:, None]) <= reach
+        is_there = ops.logical_and(keys >= 0, keys <= last)
+        distances = ops.expand_dims(queries, 2) - ops.expand_dims(keys, 1)
+        is_near = ops.logical_and(
+            ops.abs(distances) <= reach, ops.expand_dims(is_there, 1)
         )  # [blocks, C, T]
-        is_there = ops.logical_and(keys >= 0, keys <= last)[:, None]
         keys = ops.clip(keys, 0, last)
         if len(mask.shape) == 2:
-            seen = ops.take(mask, keys, axis=1)[:, :, None]  # [B, blocks, 1, T]
+            seen = ops.expand_dims(ops.take(mask, keys, axis=1), 2)
         else:
             rows = ops.take(mask, ops.minimum(queries, last), axis=1)
             rows = ops.transpose(rows, (1, 0, 2, 3))  # [blocks, B, C, S]
             seen = tf.gather(rows, keys, axis=3, batch_dims=1)
-            seen = ops.transpose(seen, (1, 0, 2, 3))  # [B, blocks, C, T]
-        seen = ops.where(ops.logical_and(is_near, is_there), seen, 0)
+            seen = ops.transpose(seen, (1, 0, 2, 3))
+        seen = ops.where(is_near, seen, 0)  # [B, blocks, C, T]
         return kernels.attention_bias(ops.reshape(seen, (-1, *ops.shape(seen)[2:])))
 
 
@@ -443,11 +444,21 @@ class Block(keras_configs.Configured, keras.layers.Layer):
             hidden = kernels.take_rows(hidden, positions)
         rate = config.attention_probs_dropout_prob
         hidden, x = kernels.sum_and_norm(self.ffn_norm, hidden, x, rate, seed, site + 1)
-        rate, inner = config.mlp_dropout, config.intermediate_size
+        shape = kernels.shape_for_reshape(x)
+        x = self._feed_forward(ops.reshape(x, (-1, config.hidden_size)), seed)
+        return kernels.residual_sum(hidden, ops.reshape(x, shape), 0.0, seed, site)
+
+    def _feed_forward(self, x, seed):
+        config, inner = self.config, self.config.intermediate_size
         halves = slice(inner), slice(inner, None)
-        parts = (self.ffn_in(x, columns=half) for half in halves)
-        x = activations.gate(config.hidden_act, *parts, rate, seed, site + 2)
-        return kernels.residual_sum(hidden, self.ffn_out(x), 0.0, seed, site)
+        parts = [self.ffn_in(x, columns=half) for half in halves]
+        if seed is None and not config.mlp_bias:
+            # TensorFlow computes the activation within a product that has a bias.
+            parts[0] = parts[0] + ops.zeros(inner, parts[0].dtype)
+        rate, site = config.mlp_dropout, self.site + 2
+        return self.ffn_out(
+            activations.gate(config.hidden_act, *parts, rate, seed, site)
+        )
 
 
 class ModernBertEncoder(bert.Network):
