@@ -12,7 +12,7 @@ from tests import tiny, tiny_family, whole_runs
 
 NETWORKS = (
     *("distilbert", "roberta", "electra", "albert"),
-    *("deberta-v2", "modernbert"),
+    *("deberta-v2", "modernbert", "mpnet"),
 )
 # Float32 rounding; two graphs multiply matrices of different padding.
 ROUNDING = 1e-5
@@ -193,7 +193,7 @@ def test_masked_words_are_learned(network, data, tmp_path):
     assert ("next_sentence_accuracy" in scores) == (network == "albert")
     # How often each word comes gives a tenth to BERT's words, a sixth to RoBERTa's.
     assert scores["masked_lm_accuracy"] > 0.2
-    mask = "<mask>" if network == "roberta" else " [MASK]"
+    mask = {"roberta": "<mask>", "mpnet": " <mask>"}.get(network, " [MASK]")
     exported = predictor.Predictor(str(path / "export"))
     (served,) = exported.predict(f"the{mask} sea")
     assert len(served["masks"][0]["tokens"]) == 5

@@ -7,7 +7,10 @@ import pathlib
 
 from tests import tiny, tokenizer_files
 
-NETWORKS = ("distilbert", "roberta", "xlm-roberta", "electra", "albert", "deberta-v2")
+NETWORKS = (
+    *("distilbert", "roberta", "xlm-roberta", "electra", "albert"),
+    *("deberta-v2", "mpnet"),
+)
 MERGES = [pair.split() for pair in ("Ġ t", "h e", "Ġt he", "Ġ s", "e a", "Ġs ea")]
 
 
@@ -17,7 +20,7 @@ def write_model(
     """A directory of a `model_type` with random weights; `changes` are of its config.
 
     RoBERTa's tokenizer has pairs of bytes, all others have word pieces, since what is
-    tested is the network.
+    tested is the network; MPNet's are its own.
     """
     import keras
 
@@ -27,7 +30,7 @@ def write_model(
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    tokens = _write_tokenizer(directory, model_type == "roberta", pieces)
+    tokens = _write_tokenizer(directory, model_type, pieces)
     sizes = {
         "vocab_size": tokens,
         "hidden_size": 32,
@@ -54,15 +57,17 @@ def write_model(
     return directory
 
 
-def _write_tokenizer(directory, has_bytes, pieces):
+def _write_tokenizer(directory, model_type, pieces):
     """Writes tokenizer.json or vocab.txt; returns the number of tokens."""
-    if not has_bytes:
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    if model_type != "roberta":
         vocab = [*tiny.OWN_WORDS, *"abcdefghijklmnopqrstuvwxyz.,", *pieces]
+        if model_type == "mpnet":
+            vocab = [*special, *vocab, "<mask>"]
         (directory / "vocab.txt").write_text("".join(f"{each}\n" for each in vocab))
         return len(vocab)
     from data_pipeline.text import byte_pairs
 
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
     vocab = [*special, *byte_pairs.BYTE_CHARS, *map("".join, MERGES), "<mask>"]
     raw = tokenizer_files.of_bytes(vocab, MERGES, (*special, "<mask>"))
     (directory / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")

@@ -109,7 +109,7 @@ class Distances(keras_configs.Configured, keras.layers.Layer):
         """
         keys = ops.arange(length)
         queries = keys[None] if positions is None else ops.cast(positions, keys.dtype)
-        distances = keys - queries[..., None]  # [1 or B, S, T]
+        distances = keys - ops.expand_dims(queries, -1)  # [1 or B, S, T]
         distances = ops.clip(distances, -_FARTHEST, _FARTHEST) + _FARTHEST
         buckets = ops.take(_OF_DISTANCE, distances)
         # A product, not a gather: the gradient of few rows is summed, not scattered.
