@@ -36,6 +36,7 @@ FEATURES = {
 RELATIVES = {  # and what their configs have besides
     "distilbert": {},
     "roberta": {},
+    "mpnet": {},
     "electra": {"embedding_size": 6},
     "albert": {"embedding_size": 6},
 }
