@@ -76,3 +76,30 @@ def test_adapter_and_base_answer_as_the_run(data, tmp_path):
     settings["lora_alpha"] = 32
     (alone / "adapter_config.json").write_text(json.dumps(settings))
     assert np.abs(logits(alone) - logits(path)).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_replicas_processes_and_parts_train_the_same_adapter(
+    data, forked_server, tmp_path
+):
+    """Of a network whose blocks are traced once."""
+    flags = whole_runs.arguments("classification", data, model="deep", steps=6)
+    flags += [*LORA, "--recompute"]
+    still = {"constants": whole_runs.NO_HEAD_DROPOUT}
+    paths = {kind: tmp_path / kind for kind in ("one", "two", "processes")}
+    two = "--virtual_cpus=2", "--distribution_strategy=mirrored"
+    more = {"one": ["--gradient_accumulation_steps=4"], "two": two, "processes": ()}
+    for kind, path in paths.items():
+        each = ["run_classifier", *flags, f"--output_dir={path}", *more[kind]]
+        if kind == "processes":
+            jobs = forked_server.start_workers(2, *each, **still)
+        else:
+            jobs = [forked_server.start(*each, **still)]
+        for job in jobs:
+            assert job.code() == 0, f"{kind}: {job.text()}"
+    one, *others = (whole_runs.variables(path, 6) for path in paths.values())
+    for other in others:
+        assert whole_runs.largest_difference(other, one) < 1e-5
+    up = "bert/encoder/layer_3/attention/self/value/kernel/lora_B"
+    assert np.abs(one[up]).max() > 1e-2
+    assert not np.array_equal(one[f"{up}/adam_v"], 0 * one[up])

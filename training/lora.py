@@ -114,7 +114,9 @@ class LowRank(clipped.ClippedOptimizer):
             rows = [self._make(variable) for variable in variables]
             # No list, which Keras would take for variables of the optimizer.
             self._rows = lambda: rows
-            self._inner.build([each for row in rows for each in _moved(row)])
+            moved = [each for row in rows for each in _moved(row)]
+            self._inner.check(moved)
+            self._inner.build(moved)
 
     def _make(self, kernel):
         """The row of a kernel; what is no target is a row of its own."""

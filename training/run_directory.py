@@ -134,7 +134,7 @@ def check(plan: run_plan.Plan, files: Mapping[str, str]) -> None:
     if not tf.io.gfile.exists(os.path.join(directory, file_names.RUN)):
         foreign = [name for name in files if _differs(directory, name, files[name])]
         if not _is_ours(directory):
-            for pattern in [*_REPLACED, *_TRAINED[: 3 * plan.trains]]:
+            for pattern in _REPLACED + (_TRAINED if plan.trains else ()):
                 paths = remote_files.matching(directory, pattern)
                 foreign += map(os.path.basename, paths)
         if overwrite:
