@@ -35,6 +35,7 @@ _KNOWN = re.compile(
 )
 _DRAWN = True, False, "gaussian", "eva", "orthogonal"
 _DONE = {"peft_type": ("LORA",), "init_lora_weights": _DRAWN}
+_EMPTY: tuple[Any, ...] = None, False, "", [], {}
 _TASKS = {"classifier": "SEQ_CLS", "tagger": "TOKEN_CLS", "span": "QUESTION_ANS"}
 
 
@@ -108,13 +109,17 @@ class Adapter:
         self._config = {**usual, **json_files.read_object(path)}
         self.base = str(self._config.get("base_model_name_or_path") or "")
         for key, value in self._config.items():
-            done: tuple[Any, ...] = _DONE.get(key, (None, False, "", [], {}))
+            done: tuple[Any, ...] = _DONE.get(key, _EMPTY)
             if not _KNOWN.fullmatch(key) and value not in done:
                 raise errors.InputError(
                     f"{path}: {key}={value!r:.80} is not done, of an adapter of PEFT; "
                     "merge it and its model by merge_and_unload(), and save the result "
                     "by save_pretrained() elsewhere"
                 )
+        alphas = self._config.get("alpha_pattern") or {}
+        for alpha in (self._config["lora_alpha"], *alphas.values()):
+            if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+                raise errors.InputError(f"{path}: lora_alpha={alpha!r} is no number")
         raised = OSError, safetensors.SafetensorError
         remedy = "save it by save_pretrained() of PEFT"
         with weights_file.readable(self.source, "safetensors file", raised, remedy):

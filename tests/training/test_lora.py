@@ -11,9 +11,10 @@ from modeling import heads, losses, pretrainers
 from modeling.checkpoints import names
 from tests import family_weights
 from tests.modeling import random_weights
+from tests.refusals import refused
 from tests.training import steps
 from training import loop, lora, run, run_plan
-from training.optimizers import bert_adam
+from training.optimizers import bert_adam, muon
 
 IDS = np.int32([[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 0, 0]])
 FEATURES = {"input_ids": IDS, "input_mask": np.int32(IDS > 0), "segment_ids": 0 * IDS}
@@ -125,6 +126,14 @@ def test_adapters_begin_as_peft_draws_them_by_the_seed(small_bert):
         assert not np.asarray(own["lora_B"]).any()
     flat = [np.asarray(own["lora_A"]).ravel()[:8] for own in first]
     assert len({tuple(each) for each in flat}) == 13  # each has values of its own
+
+
+def test_muon_which_would_have_no_kernel_is_refused(small_bert):
+    plan = make_lora()
+    with plan.freezing(small_bert):
+        made = lora.LowRank(muon.Muon(), plan, small_bert.config, seed=1)
+        with refused("--optimizer=muon is for kernels of a Transformer's blocks"):
+            made.build(small_bert.trainable_variables)
 
 
 def test_wide_kernels_of_gpt_are_moved_and_written_as_theirs(tmp_path):

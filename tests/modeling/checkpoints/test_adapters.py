@@ -11,6 +11,7 @@ import bert_reborn as bert
 from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import adapters, checkpoint, names, places
+from modeling.networks import catalogue
 from tests import family_weights
 from tests.modeling import random_weights
 from tests.refusals import refused
@@ -195,6 +196,11 @@ REFUSED = {
 }
 
 
+def test_factor_that_is_no_number_is_refused(make):
+    with refused("adapter_config.json: lora_alpha='8' is no number"):
+        bert.load(make("bert", lora_alpha="8"))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_settings_that_are_not_done_are_refused_by_key_and_value(make, name):
     ((key, value),) = REFUSED[name].items()
@@ -250,6 +256,26 @@ def test_targets_are_named_as_by_peft(tiny_config):
     gpt = random_weights.GPT_2
     assert ends(gpt) == ["attention/query_key_value"]
     assert ends(gpt, "c_proj") == ["attention/output", "ffn_out"]
+
+
+@pytest.mark.parametrize(
+    "model_type, usual",
+    [
+        ("distilbert", "q_lin v_lin"),
+        ("electra", "query value"),
+        ("albert", "query value"),
+        ("deberta-v2", "query_proj value_proj"),
+        ("modernbert", "Wqkv"),
+    ],
+)
+def test_usual_targets_are_those_of_queries_and_values(model_type, usual):
+    config = catalogue.of_model_type(model_type).config(vocab_size=20)
+    rows = adapters.find_targets(config, ())
+    assert {adapters.module(row).split(".")[-1] for row in rows.values()} == {
+        *usual.split()
+    }
+    count = len({*rows} & {row.path for row in names.network_rows(config)})
+    assert count % len(usual.split()) == 0 and len(rows) == count
 
 
 def test_targets_of_no_layer_are_refused(tiny_config):
