@@ -85,7 +85,5 @@ def temperature(logits: np.ndarray, targets: np.ndarray, problem_type: str) -> f
         return np.mean(np.logaddexp.reduce(scaled, axis=1) - own[:, 0])
 
     most = math.log(_MOST_TEMPERATURE)
-    fitted = scipy.optimize.minimize_scalar(
-        loss, bounds=(-most, most), method="bounded"
-    )
-    return float(np.exp(fitted.x))
+    best = scipy.optimize.minimize_scalar(loss, bounds=(-most, most), method="bounded")
+    return float(np.exp(best.x))

@@ -62,9 +62,8 @@ def test_choices_are_those_of_the_code(program, name):
 def test_defaults_are_those_of_the_code():
     defaults = tiny.flag_defaults("run_tagger")
     original = {name: defaults[name] for name in fields.rows(head.HeadChoice)}
-    assert {**original, "joins_pairs": False} == dataclasses.asdict(
-        head_config.ORIGINAL
-    )
+    others = {"joins_pairs": False, "pooling": "", "is_normalized": False}
+    assert {**original, **others} == dataclasses.asdict(head_config.ORIGINAL)
     for program in ("create_pretraining_data", "run_pretraining"):
         shares = tiny.flag_defaults(program)["mask_proportions"]
         assert shares == masking.PROPORTIONS == (0.8, 0.1, 0.1)
