@@ -146,10 +146,11 @@ def _fold_masks(row, _):
 
 
 def _fold_vectors(row, _):
-    tokens = row["tokens"]
-    # [SEP] ends every text; a token of the vocabulary may be "".
-    count = len(tokens) - tokens[::-1].index("[SEP]")
-    return {"tokens": tokens[:count], "vectors": row["vectors"][:count]}
+    tokens, vectors = row["tokens"], row["vectors"]
+    # Padding has zeros, of one layer or of several; a token itself may be "".
+    are_zero = [not any(map(any, v) if isinstance(v[0], list) else v) for v in vectors]
+    count = len(tokens) - are_zero[::-1].index(False)
+    return {"tokens": tokens[:count], "vectors": vectors[:count]}
 
 
 def _fold_pieces(row, _):

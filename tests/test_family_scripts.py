@@ -199,6 +199,12 @@ def test_masked_words_are_learned(network, data, tmp_path):
     assert len(served["masks"][0]["tokens"]) == 5
     shares = served["masks"][0]["probabilities"]
     assert shares == sorted(shares, reverse=True) and shares[0] > 2 * shares[-1]
+    # The tokens of a text are those before padding, whatever ends them.
+    texts = predictor.Predictor(str(path / "export"), "embed_tokens").predict(TEXTS)
+    ids = bert.load(path, max_seq_length=32).encode(TEXTS)["input_mask"]
+    counts = np.sum(np.asarray(ids), axis=1).tolist()
+    assert [len(each["tokens"]) for each in texts] == counts
+    assert [len(each["vectors"]) for each in texts] == counts
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from data_pipeline.text import wordpiece
 from loading import model_directory
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, conversion, google
-from serving import export, predictor
+from serving import answers, export, predictor
 from tasks import prediction
 from tests import tiny
 from tests.serving import exported_ops, odd_texts
@@ -169,6 +169,17 @@ def test_vectors_are_those_of_extract_features(extracted, version_dir):
     assert [token for answer in answers for token in answer["tokens"]] == tokens
     for answer, rows in zip(answers, vectors, strict=True):
         np.testing.assert_allclose(answer["vectors"], rows[:, 0], atol=ROUNDING)
+
+
+@pytest.mark.parametrize("layers", [(), (2,)])
+def test_padding_is_cut_off_whatever_token_ends_a_text(layers):
+    vectors = np.zeros([2, 4, *layers, 3])
+    vectors[0, :3, ..., 1] = vectors[1, :2, ..., 2] = 0.5
+    tokens = [["<s>", "a", "</s>", "<pad>"], ["<s>", "</s>", "<pad>", "<pad>"]]
+    rows = answers.rows({"tokens": tokens, "vectors": vectors}, None)
+    assert [row["tokens"] for row in rows] == [tokens[0][:3], tokens[1][:2]]
+    for row, whole, count in zip(rows, vectors, (3, 2), strict=True):
+        np.testing.assert_array_equal(row["vectors"], whole[:count])
 
 
 def test_choices_are_those_of_extract_features(
