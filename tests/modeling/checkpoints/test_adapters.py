@@ -144,6 +144,19 @@ def test_model_beside_its_adapter_goes_first(make, tmp_path):
         logits(directory)
 
 
+def test_model_below_comes_from_the_hub(make, tmp_path, monkeypatch):
+    calls = []
+
+    def download(hub_id, name):
+        calls.append((hub_id, name))
+        return str(tmp_path / "base")
+
+    monkeypatch.setattr(places, "download", download)
+    directory = make("bert", base_model_name_or_path="owner/base")
+    np.testing.assert_allclose(logits(directory), RECORDED["bert"][-1], atol=2e-6)
+    assert {*calls} == {("owner/base", "base_model_name_or_path")}
+
+
 def test_loaded_model_has_head_words_and_labels(make):
     loaded = bert.load(make("bert"), check_tokenizer=False)
     assert type(loaded.model).__name__ == "BertClassifier"
