@@ -29,6 +29,8 @@ ROUNDING, VISIBLE = 1e-5, 1e-2
 CASES = family_weights.read_cases()
 CASES |= family_weights.read_cases(family_weights.MPNET)
 NETWORKS = ("distilbert", "roberta", "electra", "albert", "mpnet")
+# Of what distances do not touch, those of MPNet take their time with `-m slow`.
+BUT_MPNET = daily.params(NETWORKS, lambda network: network != "mpnet")
 READS_SEGMENTS = ("electra", "albert")
 TWO_SEGMENTS = "roberta-Model-types_2"
 TASKS = ("QuestionAnswering", "TokenClassification", "MultipleChoice")
@@ -213,7 +215,7 @@ def test_kin_of_roberta_has_its_outputs(tmp_path, model_type, head):
         read_model.read(tmp_path, read.model.config)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", BUT_MPNET)
 def test_segments_are_read_where_a_network_has_them(network):
     model = make(network)
     others = {**FEATURES, "segment_ids": 1 - FEATURES["segment_ids"]}
@@ -294,7 +296,7 @@ def test_files_are_written_back_as_they_were(tmp_path, name):
     assert comparison.compare(read.model, again.model, read.report.missing) == 0
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", BUT_MPNET)
 @pytest.mark.parametrize(
     "head",
     [
@@ -382,7 +384,7 @@ def test_bfloat16_gives_nearly_the_same(set_policy, network):
     assert 0.02 < error / 2.0**-8 < 5
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", BUT_MPNET)
 def test_joined_projections_compute_the_same_by_one_copy(network):
     model = make(network, num_hidden_layers=3)
     apart = model(FEATURES)["logits"]
@@ -422,7 +424,7 @@ def test_passes_of_albert_share_weights_and_not_dropout():
     assert [each.block.index for each in grouped.blocks] == [0, 0, 1]
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", BUT_MPNET)
 def test_heads_read_mixed_layers_and_segments(network):
     reading = head_config.HeadConfig(
         layer_mix="learned", head="bilstm", bilstm_layers=1, bilstm_units=4
@@ -441,7 +443,7 @@ def test_heads_read_mixed_layers_and_segments(network):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", BUT_MPNET)
 def test_vectors_of_texts_are_pooled(network, pooling):
     projection = text_vectors.Projection(5, "tanh")
     how = text_vectors.TextVectors(pooling, True, (projection,))
