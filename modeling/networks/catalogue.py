@@ -7,19 +7,12 @@ from typing import Any
 
 from contract import errors
 from modeling.checkpoints import names
-from modeling.networks import (
-    albert,
-    bert_family,
-    distilbert,
-    electra,
-    modernbert,
-    mpnet,
-    roberta,
-)
+from modeling.networks import albert, bert_family, distilbert, electra, mpnet, roberta
 from modeling.networks.deberta import spec as deberta
 from modeling.networks.elmo import spec as elmo
 from modeling.networks.encoder_decoder import spec as encoder_decoder
 from modeling.networks.gpt import spec as gpt
+from modeling.networks.modernbert import spec as modernbert
 from modeling.networks.spec import NetworkSpec
 
 USUAL = bert_family.BERT  # of a config that does not name its network

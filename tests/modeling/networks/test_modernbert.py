@@ -22,7 +22,7 @@ from loading import model_directory
 from modeling import pretrainers
 from modeling.checkpoints import comparison, conversion, names
 from modeling.features import attention_maps
-from modeling.networks import modernbert
+from modeling.networks.modernbert import config as modernbert
 from tasks import conversion as conversion_task
 from tests import family_weights, read_model
 from training import layer_rates
