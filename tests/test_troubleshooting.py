@@ -7,7 +7,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
-FOLDERS = "cli contract data_pipeline modeling reports serving training"
+FOLDERS = "cli contract data_pipeline loading modeling reports serving tasks training"
 ELLIPSIS = "…"
 
 

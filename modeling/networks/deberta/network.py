@@ -15,7 +15,7 @@ from modeling import bert, dropout_sites, kernels
 from modeling.configs import keras_configs
 
 
-class Embeddings(bert.Embeddings):
+class DebertaEmbeddings(bert.Embeddings):
     """The sum of embeddings, if they are narrower projected, and then their norm.
 
     Call shapes: as bert.Embeddings.
@@ -211,7 +211,7 @@ def _take_keys(product, positions, length):
     return ops.transpose(taken, (0, 3, 1, 2))
 
 
-class Convolution(keras_configs.Configured, keras.layers.Layer):
+class DebertaConvolution(keras_configs.Configured, keras.layers.Layer):
     """norm(x + act(convolution(hidden))), after the first block of v2's largest models.
 
     Call shapes: hidden and x [B, S, D], mask [B, S, 1], positions int [B, P] of x, or
@@ -247,7 +247,7 @@ class Convolution(keras_configs.Configured, keras.layers.Layer):
         return kernels.norm_of_sum(self.norm, x, read, 0.0, seed, self.site)
 
 
-class Block(bert.EncoderBlock):
+class DebertaBlock(bert.EncoderBlock):
     """A block of disentangled attention.
 
     Call shapes: as bert.EncoderBlock, with a table [2 * span, D] after hidden.
@@ -267,8 +267,8 @@ class Block(bert.EncoderBlock):
 class DebertaEncoder(bert.Network):
     """Embeddings, the table of relative positions, and blocks; as bert.Network."""
 
-    embeddings_kind = Embeddings
-    block_kind = Block
+    embeddings_kind = DebertaEmbeddings
+    block_kind = DebertaBlock
 
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
@@ -276,7 +276,7 @@ class DebertaEncoder(bert.Network):
         if config.relative_attention:
             self.relative = RelativePositions(config, name="relative", dtype=dtype)
         if config.conv_kernel_size:
-            kind, name = Convolution, "convolution"
+            kind, name = DebertaConvolution, "convolution"
             self.convolution = kind(config, name=name, dtype=dtype)
 
     def build(self, input_shape, *_):
@@ -308,7 +308,7 @@ class DebertaEncoder(bert.Network):
 
 
 def attention_weights(block, hidden, bias):
-    """Probabilities of a Block, as in attention_maps."""
+    """Probabilities of a DebertaBlock, as in attention_maps."""
     (mask, table), layer = bias, block.attention
     query, key, _ = layer.project(hidden, hidden)
     scores = ops.einsum("bnsk,bntk->bnst", query * layer.config.scale, key)

@@ -20,16 +20,16 @@ class View(NamedTuple):
 
 
 def _dense(config, units, name, dtype, *, use_bias, is_output=False):
-    """A Dense; what is added to a sum begins smaller, by the number of sums."""
+    """A dense layer; what is added to a sum begins smaller, by the number of sums."""
     scale = math.sqrt(2 * config.num_hidden_layers) if is_output else 1
     init = keras.initializers.TruncatedNormal(stddev=config.initializer_range / scale)
-    return Dense(
+    return ModernBertDense(
         units, use_bias=use_bias, kernel_initializer=init, name=name, dtype=dtype
     )
 
 
 @keras_configs.register
-class Dense(bert.Dense):
+class ModernBertDense(bert.Dense):
     """A bert.Dense of which some columns, a slice, may be computed alone."""
 
     def call(self, inputs, columns=None, training=False):
@@ -40,7 +40,7 @@ class Dense(bert.Dense):
         return bert.affine(inputs, kernel, bias, training)
 
 
-class Embeddings(bert.Embeddings):
+class ModernBertEmbeddings(bert.Embeddings):
     """The vectors of words, normed."""
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
@@ -50,7 +50,7 @@ class Embeddings(bert.Embeddings):
         return ops.cast(kernels.dropout(words, rate, seed, site), "float32")
 
 
-class Attention(keras_configs.Configured, keras.layers.Layer):
+class ModernBertAttention(keras_configs.Configured, keras.layers.Layer):
     """Attention to all tokens, or to those that a window reaches.
 
     Call shapes: hidden [B, T, D], a View, positions int [B, S], or None for all -> [B,
@@ -139,12 +139,12 @@ class Attention(keras_configs.Configured, keras.layers.Layer):
         return windows.join(self._attend(query, key, value, view.bias, seed))
 
 
-class Block(keras_configs.Configured, keras.layers.Layer):
+class ModernBertBlock(keras_configs.Configured, keras.layers.Layer):
     """x + attention(norm(x)), and to that its gated feed-forward, in float32.
 
     The first block has no norm before its attention, for the embeddings have one.
 
-    Call shapes: as Attention, hidden float32 -> float32.
+    Call shapes: as ModernBertAttention, hidden float32 -> float32.
     """
 
     arguments = ("config", "index")
@@ -155,7 +155,7 @@ class Block(keras_configs.Configured, keras.layers.Layer):
         self.config, self.index = config, index
         self.site, dtype = dropout_sites.first_of_block(index), self.given_dtype
         self.is_local = config.types_of_layers()[index] == config_lib.LOCAL
-        self.attention = Attention(
+        self.attention = ModernBertAttention(
             config, self.site, self.is_local, name="attention", dtype=dtype
         )
         self.attention_norm = (
@@ -222,8 +222,8 @@ class Block(keras_configs.Configured, keras.layers.Layer):
 class ModernBertEncoder(bert.Network):
     """Embeddings, blocks, and a norm; pooled_output is without a pooler."""
 
-    embeddings_kind = Embeddings
-    block_kind = Block
+    embeddings_kind = ModernBertEmbeddings
+    block_kind = ModernBertBlock
     traces_once = False  # as one kind
 
     def __init__(self, config, recompute=False, **kwargs):
@@ -306,7 +306,7 @@ class _Prediction(keras_configs.Configured, keras.layers.Layer):
         return kernels.norm(self.norm, hidden, training=training)
 
 
-class TaskHead(_Prediction):
+class ModernBertTaskHead(_Prediction):
     """Logits of a classifier, of tags, or of choices.
 
     Call shapes: [B, D] -> [B, C], or [B, S, D] -> [B, S, C], float32.
@@ -328,7 +328,7 @@ class TaskHead(_Prediction):
         return self.logits(kernels.dropout(hidden, rate, seed, site))
 
 
-class SpanHead(TaskHead):
+class ModernBertSpanHead(ModernBertTaskHead):
     """Start and end logits of an answer: [B, S, D] -> [B, S] float32 each."""
 
     def call(self, hidden, seed=None):
@@ -336,7 +336,7 @@ class SpanHead(TaskHead):
         return logits[..., 0], logits[..., 1]
 
 
-class MaskedLMHead(_Prediction):
+class ModernBertMaskedLMHead(_Prediction):
     """Predicts hidden tokens; call shapes are as of bert.MaskedLMHead."""
 
     def build(self, shape, *_):

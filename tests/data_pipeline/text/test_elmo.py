@@ -110,7 +110,7 @@ def test_ends_of_sentences_in_a_text_are_those_of_the_vocabulary(tokenizer):
 
 
 def files(directory, options=None, vocab=None, **settings):
-    """A stand-in for cli.opening.ModelFiles."""
+    """A stand-in for model_directory.ModelFiles."""
     (directory / "options.json").write_text(json.dumps(options))
     if vocab is not None:
         (directory / "words.txt").write_text(vocab, encoding="utf-8")
@@ -119,13 +119,20 @@ def files(directory, options=None, vocab=None, **settings):
         vocab_file="" if vocab is None else str(directory / "words.txt"),
         init_checkpoint="",
         do_lower_case=True,
+        beside=None,
         **{"split_words": None, **settings},
     )
 
 
+def config(options):
+    """A stand-in for the config of an ELMo, or, without options, of a BERT."""
+    spec = types.SimpleNamespace(reads_characters=options is not None)
+    return types.SimpleNamespace(spec=spec, to_dict=lambda: options, extra={})
+
+
 def opened(*arguments, **settings):
     actual = files(*arguments, **settings)
-    return opening.open_tokenizer(actual, arguments[1])
+    return opening.open_tokenizer(actual, config(arguments[1]))
 
 
 def test_options_say_what_is_read(tmp_path):
@@ -146,13 +153,13 @@ def test_stored_files_open_the_same_tokenizer(tmp_path, split):
         (again / name).write_text(text, encoding="utf-8")
     actual = files(again, CHARACTERS)
     actual.vocab_file = str(again / file_names.VOCAB)
-    second = opening.open_tokenizer(actual, CHARACTERS)
+    second = opening.open_tokenizer(actual, config(CHARACTERS))
     assert second.definition() == first.definition()
     text = "the boat, <S>"
     np.testing.assert_array_equal(second.tokenize(text), first.tokenize(text))
     # A flag overrides what is stored; without a vocabulary that lies by the options.
     actual.split_words = normalization.SPLITS[split == normalization.SPLITS[0]]
-    other = opening.open_tokenizer(actual, CHARACTERS)
+    other = opening.open_tokenizer(actual, config(CHARACTERS))
     assert other.definition() != first.definition()
 
 
