@@ -246,7 +246,8 @@ class Tokenizer:
 
     def _named_settings(self, name):
         """Those of a class of transformers whose mask takes the space before it."""
-        mask = {"__type": "AddedToken", "content": self.mask_token, "lstrip": True}
+        takes = {"lstrip": self.mask_takes_space}
+        mask = {"__type": "AddedToken", "content": self.mask_token, **takes}
         return {"tokenizer_class": name, "mask_token": mask}
 
     def _checked(self, ids):

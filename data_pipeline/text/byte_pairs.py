@@ -60,6 +60,7 @@ class BytePairs(NamedTuple):
     added_tokens: dict[str, bool]  # as added_tokens.read returns them
     # Of a tokenizer.json with BERT's special tokens: arguments of BertOfBytesTokenizer.
     of_bert: dict[str, bool] | None = None
+    mask_takes_space: bool = True  # RoBERTa's, before it
 
 
 def is_byte_pairs(files: vocabulary_files.VocabularyFiles) -> bool:
@@ -99,7 +100,11 @@ def read(files: vocabulary_files.VocabularyFiles) -> BytePairs:
     merges = _checked(pairs, vocab, vocab_file)
     is_byte_level = _is_byte_level(vocab)
     is_roberta = is_byte_level and _is_roberta(vocab, merges)
-    return BytePairs(vocab, merges, is_byte_level, is_roberta, False, added)
+    mask = files.read(file_names.TOKENIZER_CONFIG).get("mask_token")
+    return BytePairs(
+        *(vocab, merges, is_byte_level, is_roberta, False, added),
+        mask_takes_space=_takes_space({OF_ROBERTA[4]: mask, **described}),
+    )
 
 
 def merges_of(vocab_file: str) -> str:
@@ -210,8 +215,15 @@ def _read_tokenizer(files: vocabulary_files.VocabularyFiles) -> BytePairs:
         of_bert = {"normalizes": bool(raw.get("normalizer")), "lstrip": takes_space}
     added = added_tokens.check_settings(entries, entries, path, special)
     return BytePairs(
-        tokens, merges, is_byte_level, is_roberta, adds_space, added, of_bert
+        *(tokens, merges, is_byte_level, is_roberta, adds_space, added, of_bert),
+        mask_takes_space=_takes_space(entries),
     )
+
+
+def _takes_space(described: Mapping[str, Any]) -> bool:
+    """Whether RoBERTa's mask has the space before it, which files may deny."""
+    mask = described.get(OF_ROBERTA[4])
+    return not isinstance(mask, Mapping) or mask.get("lstrip") is not False
 
 
 def _kind(raw: Mapping[str, Any], path: str, is_bert: bool) -> bool:
@@ -431,11 +443,12 @@ class Gpt2Tokenizer(BytePairTokenizer):
 class RobertaTokenizer(Gpt2Tokenizer):
     """RoBERTa's tokenizer: GPT-2's byte pairs, and special tokens like BERT's."""
 
-    mask_takes_space = True
     ends, num_delimiters = OF_ROBERTA, 2
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, mask_takes_space: bool = True, **kwargs: Any):
+        """`mask_takes_space` is whether whitespace before <mask> belongs to it."""
         super().__init__(*args, **kwargs)
+        self.mask_takes_space = mask_takes_space
         self._set_special(self.ends, self.num_delimiters)
 
     def library(self) -> tokenizers.Tokenizer:
@@ -443,7 +456,8 @@ class RobertaTokenizer(Gpt2Tokenizer):
 
     def definition(self) -> list[str]:
         plain = BytePairTokenizer.definition(self)
-        return [*plain, f"add_prefix_space {self.adds_space}"]
+        kept = [] if self.mask_takes_space else ["mask beside its space"]
+        return [*plain, f"add_prefix_space {self.adds_space}", *kept]
 
     def settings(self) -> dict[str, Any]:
         settings = self._named_settings("RobertaTokenizer")

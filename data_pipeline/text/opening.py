@@ -148,7 +148,8 @@ def open_tokenizer(files: Any, config: Any) -> base.Tokenizer:
         known = vocabulary_files.VocabularyFiles(path)
     if config.spec.reads_characters:
         return open_elmo(files, known, config.to_dict())
-    known.know(files.config_file, config.extra)
+    model_type = getattr(config, "model_type", None)  # a relative's is in no other key
+    known.know(files.config_file, {"model_type": model_type, **config.extra})
     if not files.vocab_file:
         raise errors.InputError(
             "--vocab_file is missing; set it, or set --pretrained to the directory of "
@@ -258,8 +259,10 @@ def _open(files, do_lower_case, split_words):
             parts = read.vocab, read.merges, adds, read.added_tokens
             if read.of_bert is not None:
                 return byte_pairs.BertOfBytesTokenizer(*parts, **read.of_bert)
-            roberta, gpt2 = byte_pairs.RobertaTokenizer, byte_pairs.Gpt2Tokenizer
-            return (roberta if read.is_roberta else gpt2)(*parts)
+            if not read.is_roberta:
+                return byte_pairs.Gpt2Tokenizer(*parts)
+            takes = {"mask_takes_space": read.mask_takes_space}
+            return byte_pairs.RobertaTokenizer(*parts, **takes)
         words = _setting(files, "gpt_tokenizer", byte_pairs.GPT_WORDS)
         if words != byte_pairs.GPT_WORDS:  # of earlier versions
             raise errors.InputError(

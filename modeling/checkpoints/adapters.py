@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from absl import logging
 
 from contract import atomic_files, errors, file_names, json_files, remote_files
 from modeling.checkpoints import names, weights_file
@@ -36,6 +37,7 @@ _KNOWN = re.compile(
 _DRAWN = True, False, "gaussian", "eva", "orthogonal"
 _DONE = {"peft_type": ("LORA",), "init_lora_weights": _DRAWN}
 _EMPTY: tuple[Any, ...] = None, False, "", [], {}
+_KINDS = "F32", "F16", "BF16", "F64"  # of tensors
 _TASKS = {"classifier": "SEQ_CLS", "tagger": "TOKEN_CLS", "span": "QUESTION_ANS"}
 
 
@@ -117,7 +119,14 @@ class Adapter:
                     "by save_pretrained() elsewhere"
                 )
         alphas = self._config.get("alpha_pattern") or {}
-        for alpha in (self._config["lora_alpha"], *alphas.values()):
+        try:
+            self._alphas = [(_ends(name), alpha) for name, alpha in alphas.items()]
+        except (AttributeError, re.error) as error:
+            raise errors.InputError(
+                f"{path}: alpha_pattern={alphas!r:.80} are no patterns and their "
+                f"factors ({error}); correct it"
+            ) from error
+        for alpha in (self._config["lora_alpha"], *(a for _, a in self._alphas)):
             if isinstance(alpha, bool) or not isinstance(alpha, int | float):
                 raise errors.InputError(f"{path}: lora_alpha={alpha!r} is no number")
         raised = OSError, safetensors.SafetensorError
@@ -128,10 +137,20 @@ class Adapter:
         self._pairs: dict[str, dict[str, str]] = {}  # {module: {"A": key, "B": key}}
         for key in list(self._file.keys()):
             name = _WRAPPED.sub("", key.removeprefix(_PREFIX))
+            if (kind := self._file.get_slice(key).get_dtype()) not in _KINDS:
+                raise errors.InputError(
+                    f"{self.source}: {key} is of {kind}; save it in one of "
+                    f"{', '.join(_KINDS)}"
+                )
             if match := _FACTOR.fullmatch(name):
                 self._pairs.setdefault(match[1], {})[match[2]] = key
             else:
                 self._whole[name] = key
+        if not (self._pairs or self._whole):
+            raise errors.InputError(
+                f"{self.source}: holds no tensor, and {path} describes an adapter; "
+                "save it by save_pretrained() of PEFT"
+            )
 
     def merged(
         self,
@@ -156,6 +175,13 @@ class Adapter:
             is_wide = "lora_embedding" in keys.get("A", "") or key.endswith(wide)
             if key not in places or len(keys) < 2:
                 raise self._unfit(module, "no weight, or not both of A and B")
+            if "lora_embedding" in keys["A"] and key in network.ties().keys.values():
+                logging.warning(
+                    "%s: %s changes the words that a head predicts as well, as after "
+                    "merge_and_unload() of PEFT; before it, PEFT's model predicts "
+                    "them by those of the model below",
+                    *(self.source, module),
+                )
             added = functools.partial(self._added, module, is_wide)
             places[key] = _Sum(*places[key], added), key
         return places
@@ -166,10 +192,8 @@ class Adapter:
             np.asarray(self._file.get_tensor(self._pairs[module][which]), np.float32)
             for which in "AB"
         )
-        rank, patterns = len(down), self._config.get("alpha_pattern") or {}
-        names_of = (end for end in patterns if re.match(rf"(.*\.)?({end})$", module))
-        end = next(names_of, None)
-        alpha = self._config["lora_alpha"] if end is None else patterns[end]
+        rank, known = len(down), (a for fits, a in self._alphas if fits(module))
+        alpha = next(known, self._config["lora_alpha"])
         scale = alpha / (math.sqrt(rank) if self._config.get("use_rslora") else rank)
         if is_wide:
             down, up = up.T, down.T
@@ -206,6 +230,11 @@ def is_there(directory: str) -> bool:
         for name in (*both, file_names.RUN)
     )
     return settings and weights and not is_run
+
+
+def _ends(pattern):
+    """A function of a module: whether PEFT finds a pattern at the end of its name."""
+    return re.compile(rf"(.*\.)?({pattern})$").match
 
 
 def write(

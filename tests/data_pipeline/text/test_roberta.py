@@ -283,3 +283,21 @@ def test_the_library_cuts_as_the_graph(tmp_path, adds_space):
         assert actual["input_ids"][0].tolist() == [*PAIR, 0]
     long = {"text_a": np.array(["abcdefg"]), "text_b": np.array(["xyz"])}
     assert plain.encode(long) is None
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_file_may_leave_the_space_before_a_mask_alone(tmp_path, is_whole):
+    path = write_json(tmp_path / "tokenizer.json", False)
+    usual = opening.open_vocabulary(path)
+    raw = json.loads((tmp_path / "tokenizer.json").read_text("utf-8"))
+    (entry,) = (each for each in raw["added_tokens"] if each["content"] == "<mask>")
+    assert usual.mask_takes_space and entry.get("lstrip", True)
+    entry["lstrip"] = False
+    (tmp_path / "tokenizer.json").write_text(json.dumps(raw), "utf-8")
+    tokenizer = opening.open_vocabulary(path)
+    if not is_whole:  # as a conversion writes it
+        for name, text in tokenizer.files().items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        tokenizer = opening.open_vocabulary(str(tmp_path / "vocab.json"))
+    assert not tokenizer.mask_takes_space
+    assert tokenizer.definition() != usual.definition()

@@ -20,6 +20,7 @@ from data_pipeline.batches import packing
 from data_pipeline.pretraining import cloze, masking
 from data_pipeline.text import offsets, opening, unigram
 from loading import model_directory
+from modeling.networks import roberta
 from tests.serving import exported_ops
 
 PIECES = [
@@ -281,6 +282,16 @@ def test_camembert_has_four_tokens_of_fairseq_first(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     other = opening.open_vocabulary(str(tmp_path / "sentencepiece.bpe.model"))
     assert other.vocab == [*XLM_SPECIAL, *PIECES, "<mask>"]
+
+
+def test_config_that_is_open_already_names_camembert(tmp_path):
+    """As a directory is opened, whose config is read once."""
+    path = write_camembert(tmp_path)
+    files = model_directory.ModelFiles(str(tmp_path / "config.json"), path)
+    for model_type, first in (("camembert", 5), ("xlm-roberta", 0)):
+        raw = {"model_type": model_type, "vocab_size": 40}
+        config = roberta.RobertaConfig.from_dict(raw)
+        assert opening.open_tokenizer(files, config).start_id == first
 
 
 def test_camembert_avoids_unknown_characters_more(tmp_path):

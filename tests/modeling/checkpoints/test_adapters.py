@@ -214,6 +214,19 @@ def test_factor_that_is_no_number_is_refused(make):
         bert.load(make("bert", lora_alpha="8"))
 
 
+@pytest.mark.parametrize("patterns", [[1], {"(": 3}])
+def test_patterns_that_are_none_are_refused(make, patterns):
+    with refused(f"alpha_pattern={patterns!r} are no patterns and their factors"):
+        bert.load(make("bert", alpha_pattern=patterns))
+
+
+def test_adapter_without_tensors_is_refused(make):
+    directory = make("bert")
+    safetensors.numpy.save_file({}, directory / "adapter_model.safetensors")
+    with refused("adapter_model.safetensors: holds no tensor, and "):
+        bert.load(directory)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_settings_that_are_not_done_are_refused_by_key_and_value(make, name):
     ((key, value),) = REFUSED[name].items()
@@ -244,7 +257,8 @@ def test_parts_that_fit_no_weight_are_refused(make, tmp_path):
 def test_adapter_of_an_adapter_is_refused(make, tmp_path):
     directory = make("bert")
     other = {"base_model_name_or_path": str(directory), "lora_alpha": 2}
-    write_adapter(tmp_path / "second", other, {})
+    some = {"head.weight": np.ones([1], np.float32)}
+    write_adapter(tmp_path / "second", other, some)
     with refused("second/adapter_config.json", "of a model without adapter"):
         bert.load(tmp_path / "second")
 
