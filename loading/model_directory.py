@@ -294,7 +294,12 @@ def open_weights(
 
 
 class Run(NamedTuple):
-    """What a run.json holds of the run that trained; {} where it lacks that."""
+    """The run that trained a model, by its run.json.
+
+    Attributes:
+        flags: {flag: value} of its command; {} where they are unknown.
+        identity: what must match to resume it; {} where that is unknown.
+    """
 
     flags: Mapping[str, Any]
     identity: Mapping[str, Any]
@@ -306,8 +311,11 @@ def read_run(directory: str) -> Run:
     if directory and remote_files.exists(path):
         with contextlib.suppress(ValueError, RecursionError):
             values = json_files.read_object(path)
-    parts = values.get("flags"), values.get("identity")
-    return Run(*(part if isinstance(part, dict) else {} for part in parts))
+
+    def part(name):
+        return known if isinstance(known := values.get(name), dict) else {}
+
+    return Run(flags=part("flags"), identity=part("identity"))
 
 
 class ModelDirectory:

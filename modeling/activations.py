@@ -22,6 +22,13 @@ FUNCTIONS = {
 }
 
 
+def activate(name, x, *, training):
+    """The activation of a name, as BertConfig.hidden_act has it, of x."""
+    if name in ("gelu_tanh", "gelu_erf"):
+        return kernels.gelu(x, approximate=name == "gelu_tanh", training=training)
+    return FUNCTIONS[name](x)
+
+
 def gate(name, x, y, rate, seed, site):
     """dropout(activation(x) * y), in float32 (Shazeer, 2020, arXiv:2002.05202).
 
@@ -35,13 +42,7 @@ def gate(name, x, y, rate, seed, site):
 
 
 def _gate(x, y, mask=(), *, name):
-    if name in ("gelu_tanh", "gelu_erf"):
-        approximate = name == "gelu_tanh"
-        active = kernels.gelu(
-            ops.cast(x, "float32"), approximate=approximate, training=False
-        )
-    else:
-        active = FUNCTIONS[name](ops.cast(x, "float32"))
+    active = activate(name, ops.cast(x, "float32"), training=False)
     product = active * ops.cast(y, "float32")
     return ops.cast(kernels_tf.drop(product, mask) if mask else product, x.dtype)
 

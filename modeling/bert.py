@@ -65,13 +65,6 @@ def affine(inputs, kernel, bias=None, training=False):
     return ops.reshape(rows, shape)
 
 
-def activate(name, x, *, training):
-    """The activation of a name, as BertConfig.hidden_act has it, of x."""
-    if name in ("gelu_tanh", "gelu_erf"):
-        return kernels.gelu(x, approximate=name == "gelu_tanh", training=training)
-    return activations.FUNCTIONS[name](x)
-
-
 class Embeddings(keras_configs.Configured, keras.layers.Layer):
     """Sum of word, segment and position embeddings (BERT section 3, Figure 2).
 
@@ -191,6 +184,27 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         key, value = self.key(hidden), self.value(hidden)
         return self.project_query(queries), *map(self._split_heads, (key, value))
 
+    @property
+    def scale(self):
+        """Factor of the products of queries and keys."""
+        config = self.config
+        return 1.0 / math.sqrt(config.hidden_size // config.num_attention_heads)
+
+    def mix(self, query, key, value, attention_bias, seed, learned=None):
+        """The values as `kernels.attend` weighs them, [B, S, N, K]."""
+        mixed = kernels.attend(
+            query,
+            key,
+            value,
+            attention_bias,
+            scale=self.scale,
+            rate=self.config.attention_probs_dropout_prob,
+            seed=seed,
+            site=self.site,
+            learned=learned,
+        )  # [B, N, S, K]
+        return ops.transpose(mixed, (0, 2, 1, 3))
+
     def call(
         self,
         hidden,
@@ -200,23 +214,11 @@ class SelfAttention(keras_configs.Configured, keras.layers.Layer):
         cache=None,
         learned=None,
     ):
-        config = self.config
         queries = hidden if queries is None else queries
         query, key, value = self.project(hidden, queries)
         if cache is not None:
             key, value = cache.extend(key, value)
-        mixed = kernels.attend(
-            query,
-            key,
-            value,
-            attention_bias,
-            scale=1.0 / math.sqrt(config.hidden_size // config.num_attention_heads),
-            rate=config.attention_probs_dropout_prob,
-            seed=seed,
-            site=self.site,
-            learned=learned,
-        )  # [B, N, S, K]
-        mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, S, N, K]
+        mixed = self.mix(query, key, value, attention_bias, seed, learned)
         mixed = ops.reshape(mixed, kernels.shape_for_reshape(queries))
         return self.output_projection(mixed)
 
@@ -274,7 +276,9 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
 
     def _feed_forward(self, x, seed):
         inner = self.ffn_in(ops.reshape(x, (-1, self.config.hidden_size)))  # [B * S, F]
-        inner = activate(self.config.hidden_act, inner, training=seed is not None)
+        inner = activations.activate(
+            self.config.hidden_act, inner, training=seed is not None
+        )
         return ops.reshape(self.ffn_out(inner), kernels.shape_for_reshape(x))
 
 
@@ -445,7 +449,9 @@ class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
 
     def call(self, masked, word_embeddings, training=False):
         hidden = self.transform(masked)
-        hidden = self.norm(activate(self.config.head_act, hidden, training=training))
+        hidden = self.norm(
+            activations.activate(self.config.head_act, hidden, training=training)
+        )
         is_tied = self.config.tie_word_embeddings
         table = ops.cast(word_embeddings if is_tied else self.table, hidden.dtype)
         table = ops.transpose(table)  # [D, V]

@@ -6,7 +6,7 @@ A head takes `sequence_output` or `pooled_output`, never an encoder. Logits are 
 import keras
 from keras import ops
 
-from modeling import bert, dropout_sites, kernels
+from modeling import activations, bert, dropout_sites, kernels
 from modeling.configs import keras_configs
 
 # run_classifier.py and run_squad.py fix these, whatever the config has.
@@ -77,7 +77,7 @@ class DenseClassifierHead(keras_configs.Configured, keras.layers.Layer):
             before = rate if before is None else before
             first = kernels.dropout(first, before, seed, site)
         hidden = self.dense(first)
-        hidden = bert.activate(activation, hidden, training=seed is not None)
+        hidden = activations.activate(activation, hidden, training=seed is not None)
         hidden = kernels.dropout(hidden, rate, seed, dropout_sites.HEAD)
         return self.logits(hidden)
 

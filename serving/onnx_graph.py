@@ -95,7 +95,7 @@ class Graph:
         return x if layer.bias is None else self.node("Add", x, self.weight(layer.bias))
 
     def activate(self, name, x, bias):
-        """An activation, as bert.activate names it, of x + bias."""
+        """An activation, as activations.activate names it, of x + bias."""
         if gelu := _GELUS.get(name):
             return self.fused(gelu, x, bias)
         if name == "gelu_10":

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from modeling import bert, dropout_sites, kernels
+from modeling import activations, bert, dropout_sites, kernels
 from modeling.checkpoints import names
 from modeling.configs import keras_configs
 from modeling.features import attention_maps
@@ -118,7 +118,7 @@ class RotaryBlock(keras_configs.Configured, keras.layers.Layer):
                 kernels.take_rows(x, positions) for x in (hidden, normed)
             )
         read = self.attention(normed, bias, queries, position_ids, positions, seed=seed)
-        inner = bert.activate(
+        inner = activations.activate(
             self.config.hidden_act, self.ffn_in(queries), training=seed is not None
         )
         added = read + self.ffn_out(inner)

@@ -102,7 +102,12 @@ def read(files: vocabulary_files.VocabularyFiles) -> BytePairs:
     is_roberta = is_byte_level and _is_roberta(vocab, merges)
     mask = files.read(file_names.TOKENIZER_CONFIG).get("mask_token")
     return BytePairs(
-        *(vocab, merges, is_byte_level, is_roberta, False, added),
+        vocab=vocab,
+        merges=merges,
+        is_byte_level=is_byte_level,
+        is_roberta=is_roberta,
+        adds_space=False,
+        added_tokens=added,
         mask_takes_space=_takes_space({OF_ROBERTA[4]: mask, **described}),
     )
 
@@ -215,7 +220,13 @@ def _read_tokenizer(files: vocabulary_files.VocabularyFiles) -> BytePairs:
         of_bert = {"normalizes": bool(raw.get("normalizer")), "lstrip": takes_space}
     added = added_tokens.check_settings(entries, entries, path, special)
     return BytePairs(
-        *(tokens, merges, is_byte_level, is_roberta, adds_space, added, of_bert),
+        vocab=tokens,
+        merges=merges,
+        is_byte_level=is_byte_level,
+        is_roberta=is_roberta,
+        adds_space=adds_space,
+        added_tokens=added,
+        of_bert=of_bert,
         mask_takes_space=_takes_space(entries),
     )
 

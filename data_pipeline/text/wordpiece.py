@@ -225,7 +225,7 @@ class BertTokenizer(base.Tokenizer):
         return settings | matching.describe(self.vocab, self.added_tokens)
 
     def _named(self):
-        """What names the class of transformers, where it follows from no file."""
+        """The settings that name transformers' class, where no other file does."""
         return {}
 
     def files(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from contract import errors
-from modeling import bert
+from modeling import activations, bert
 from modeling.checkpoints import names
 from modeling.configs import keras_configs
 from modeling.networks import bert_family, bert_names, spec
@@ -78,7 +78,7 @@ class DiscriminatorHead(keras_configs.Configured, keras.layers.Layer):
 
     def call(self, hidden, training=False):
         hidden = self.dense(ops.cast(hidden, "float32"))
-        hidden = bert.activate(self.config.hidden_act, hidden, training=training)
+        hidden = activations.activate(self.config.hidden_act, hidden, training=training)
         return self.logits(hidden)[..., 0]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import bert, dropout_sites, kernels, models
+from modeling import activations, bert, dropout_sites, kernels, models
 from modeling.configs import config as config_lib
 from tests import family_weights
 
@@ -200,7 +200,9 @@ def test_activations():
     known = config_lib.HUGGING_FACE_ACTIVATIONS
     for name, expected in formulas.items():
         for training in (True, False):
-            actual = bert.activate(name, tf.constant(recorded["x"]), training=training)
+            actual = activations.activate(
+                name, tf.constant(recorded["x"]), training=training
+            )
             np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=2e-6)
         theirs = [
             recorded[key] for key in recorded.keys() & known if known[key] == name

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from contract import errors
-from modeling import bert, dropout_sites, kernels
+from modeling import activations, bert, dropout_sites, kernels
 from modeling.configs import keras_configs
 
 
@@ -121,6 +121,11 @@ class DisentangledAttention(bert.SelfAttention):
     queries int [B, S], or None for all.
     """
 
+    @property
+    def scale(self):
+        """Smaller by the terms of relative positions, which are added to the scores."""
+        return self.config.scale
+
     def _make_projections(self):
         super()._make_projections()
         size = self.config, self.config.hidden_size
@@ -132,24 +137,12 @@ class DisentangledAttention(bert.SelfAttention):
     def call(
         self, hidden, table, attention_bias, queries=None, positions=None, seed=None
     ):
-        config = self.config
         queries = hidden if queries is None else queries
         query, key, value = self.project(hidden, queries)
         learned = self.position_scores(query, key, table, positions, seed)
         if learned is not None:
             attention_bias += ops.cast(learned, "float32")
-        mixed = kernels.attend(
-            query,
-            key,
-            value,
-            attention_bias,
-            scale=config.scale,
-            rate=config.attention_probs_dropout_prob,
-            seed=seed,
-            site=self.site,
-            learned=learned,
-        )  # [B, N, S, K]
-        mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, S, N, K]
+        mixed = self.mix(query, key, value, attention_bias, seed, learned)
         mixed = ops.reshape(mixed, kernels.shape_for_reshape(queries))
         return self.output_projection(mixed)
 
@@ -243,7 +236,7 @@ class DebertaConvolution(keras_configs.Configured, keras.layers.Layer):
         if positions is not None:
             read = kernels.take_rows(read, positions)
         read = kernels.dropout(read, config.hidden_dropout_prob, seed, self.site)
-        read = bert.activate(config.conv_act, read, training=seed is not None)
+        read = activations.activate(config.conv_act, read, training=seed is not None)
         return kernels.norm_of_sum(self.norm, x, read, 0.0, seed, self.site)
 
 

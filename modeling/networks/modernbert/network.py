@@ -63,11 +63,8 @@ class ModernBertAttention(keras_configs.Configured, keras.layers.Layer):
     def __init__(self, config, site, is_local, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the bias stays float32
         self.config, self.site, self.is_local = config, site, is_local
-        width, dtype, use_bias = (
-            config.hidden_size,
-            self.given_dtype,
-            config.attention_bias,
-        )
+        width, dtype = config.hidden_size, self.given_dtype
+        use_bias = config.attention_bias
         self.query_key_value = _dense(
             config, 3 * width, "query_key_value", dtype, use_bias=use_bias
         )
@@ -161,11 +158,8 @@ class ModernBertBlock(keras_configs.Configured, keras.layers.Layer):
         self.attention_norm = (
             bert.layer_norm(config, "attention_norm", dtype) if index else None
         )
-        width, inner, use_bias = (
-            config.hidden_size,
-            config.intermediate_size,
-            config.mlp_bias,
-        )
+        width, inner = config.hidden_size, config.intermediate_size
+        use_bias = config.mlp_bias
         self.ffn_norm = bert.layer_norm(config, "ffn_norm", dtype)
         self.ffn_in = _dense(config, 2 * inner, "ffn_in", dtype, use_bias=use_bias)
         self.ffn_out = _dense(
@@ -302,7 +296,7 @@ class _Prediction(keras_configs.Configured, keras.layers.Layer):
     def transform(self, hidden, *, training):
         """[..., D] -> [..., D]."""
         hidden = self.dense(hidden, training=training)
-        hidden = bert.activate(self.config.head_act, hidden, training=training)
+        hidden = activations.activate(self.config.head_act, hidden, training=training)
         return kernels.norm(self.norm, hidden, training=training)
 
 
