@@ -421,8 +421,15 @@ def _accents():
 
 def _operation(model, out_type):
     """One for all eager calls; a graph has its own, so that no export tracks any."""
-    make = _eager_operation if tf.executing_eagerly() else text.SentencepieceTokenizer
-    return make(model, out_type)
+    if not tf.executing_eagerly():
+        return text.SentencepieceTokenizer(model, out_type)
+    operation = _eager_operation(model, out_type)
+    try:
+        operation.vocab_size()
+    except tf.errors.NotFoundError:  # Keras' clear_session has taken the model away
+        _eager_operation.cache_clear()
+        operation = _eager_operation(model, out_type)
+    return operation
 
 
 @functools.lru_cache(8)

@@ -6,6 +6,7 @@ The pieces and the map of characters are those of test_unigram.py.
 import base64
 import json
 
+import keras
 import pytest
 import tensorflow as tf
 import tokenizers
@@ -186,3 +187,10 @@ def test_what_is_not_done_is_refused(tmp_path, files, problem):
     with pytest.raises(errors.InputError) as refused:
         opening.open_vocabulary(path)
     assert problem in str(refused.value)
+
+
+def test_a_cleared_session_of_keras_leaves_a_tokenizer_as_it_was(tmp_path):
+    tokenizer = opened(tmp_path, "four")
+    before = tokenizer.tokenize(list(RECORDED)).to_list()
+    keras.utils.clear_session(free_memory=True)
+    assert tokenizer.tokenize(list(RECORDED)).to_list() == before
