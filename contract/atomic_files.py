@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from contract import errors, locks
@@ -38,16 +38,23 @@ def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
     try:
         for directory in {os.path.dirname(path) or "." for path in paths}:
             tf.io.gfile.makedirs(directory)
+        waiting = {source for source, _ in renamed}
         with contextlib.ExitStack() as stack:
             for source, path in sorted(renamed):  # of two such, one gets them all
                 stack.enter_context(locks.held(source, path))
-                stack.callback(remove, source)
+                stack.callback(_remove_own, source, waiting)
             yield temporary
             for source, path in renamed:
                 tf.io.gfile.rename(source, path, overwrite=True)
+                waiting.remove(source)
     except tf.errors.OpError as error:
         named = (p for p, t in zip(paths, temporary, strict=True) if t in error.message)
         raise unwritable(next(named, paths[0]), error) from error
+
+
+def _remove_own(source: str, waiting: Collection[str]) -> None:
+    if source in waiting:  # or it has its name, and the next writer may have begun
+        remove(source)
 
 
 def is_special(path: str) -> bool:

@@ -86,6 +86,19 @@ def test_processes_that_share_a_file_write_beside_each_other(tmp_path, monkeypat
     assert tiny.listing(tmp_path) == {"a": b'{"a": true, "b": "\\u00e9"}\n'}
 
 
+def test_what_the_next_writer_has_begun_is_not_removed(tmp_path, monkeypatch):
+    path, rename = tmp_path / "a.txt", tf.io.gfile.rename
+    begun = tmp_path / f"a.txt{atomic_files.SUFFIX}"
+
+    def rename_and_let_begin(*arguments, **others):
+        rename(*arguments, **others)
+        begun.write_text("of the next")
+
+    monkeypatch.setattr(tf.io.gfile, "rename", rename_and_let_begin)
+    atomic_files.write_text(str(path), "first")
+    assert (path.read_text(), begun.read_text()) == ("first", "of the next")
+
+
 def test_file_that_another_process_removes_meanwhile_is_removed(tmp_path, monkeypatch):
     remove = tf.io.gfile.remove
 
