@@ -83,6 +83,7 @@ def _replacing(path, temporary, replaced, rules):
     if os.path.isdir(replaced) and not os.path.exists(path):  # killed at a rename
         os.rename(replaced, path)
     shutil.rmtree(replaced, ignore_errors=True)
+    is_renamed = False
     try:
         os.makedirs(temporary, exist_ok=True)
         for left in os.scandir(temporary):  # of a killed process
@@ -92,8 +93,10 @@ def _replacing(path, temporary, replaced, rules):
         if os.path.isdir(path):
             os.rename(path, replaced)
         os.rename(temporary, path)
+        is_renamed = True
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if not is_renamed:  # or the next process may have begun there
+            shutil.rmtree(temporary, ignore_errors=True)
         if os.path.isdir(replaced) and not os.path.exists(path):
             os.rename(replaced, path)
     shutil.rmtree(replaced, ignore_errors=True)

@@ -121,3 +121,18 @@ def test_killed_process_is_cleaned_up_after(target):
         assert names(target.parent / folder) == []
         raise ValueError
     assert names(target.parent) == ["out"] and names(target) == ["w.index"]
+
+
+def test_what_the_next_process_has_begun_is_not_removed(target, monkeypatch):
+    begun, rename = target.parent / "out.incomplete", output_directory.os.rename
+
+    def rename_and_let_begin(old, new):
+        rename(old, new)
+        if str(old) == str(begun):
+            begun.mkdir()
+            (begun / "a.txt").touch()
+
+    monkeypatch.setattr(output_directory.os, "rename", rename_and_let_begin)
+    with complete(target) as folder:
+        (target.parent / folder / "a.txt").touch()
+    assert names(target) == names(begun) == ["a.txt"]
