@@ -42,7 +42,6 @@ NOT_PUBLISHED = "recorded on data that cannot be published (CONTRIBUTING.md)"
 # The files that take longest, the longest first; together a third of the time.
 BEGIN_WITH = (
     "test_python_page.py",
-    "training/test_two_replicas.py",
     "cli/test_fitting.py",
     "modeling/networks/test_bert_family.py",
     "test_run_embedding.py",

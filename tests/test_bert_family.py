@@ -87,6 +87,7 @@ def test_sentence_tasks_are_learned_where_a_network_has_them(
     assert ("next_sentence_accuracy" in results) == (model_type == "albert")
 
 
+@pytest.mark.slow
 def test_what_relatives_do_not_do_is_refused(models, tables, tmp_path):
     model = models("roberta")
     places = f"--pretrained={model} --output_dir={tmp_path}/out"

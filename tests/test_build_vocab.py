@@ -13,7 +13,7 @@ from contract import atomic_files
 from data_pipeline.text import base as base_tokenizer
 from data_pipeline.text import opening, wordpiece
 from modeling.configs import config
-from tests import full_disk, tiny
+from tests import daily, full_disk, tiny
 
 STEMS = ("walk", "talk", "jump", "play", "want", "help", "look", "Need", "März", "café")
 ENDINGS = ("", "s", "ed", "ing", "er")
@@ -59,7 +59,7 @@ def unknown_share(vocab, lower, lines):
     return float(tf.reduce_mean(tf.cast(ids == tokenizer.unk_id, tf.float32)))
 
 
-@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("lower", daily.params([True, False], bool))
 def test_vocabulary_spells_its_corpus(corpus_file, tmp_path, lower):
     vocab, _ = build_from(
         corpus_file, tmp_path, "--vocab_size=195", f"--do_lower_case={lower}"
@@ -126,6 +126,7 @@ def test_any_number_of_workers_and_files_gives_one_vocabulary(tmp_path, corpus_f
     assert other != expected
 
 
+@pytest.mark.slow
 def test_byte_pairs_are_those_of_the_library(corpus_file, tmp_path):
     """Which the library learns from the lines themselves, and by its own pattern."""
     output = tmp_path / "vocab.json"

@@ -16,7 +16,7 @@ import bert_reborn as bert
 from data_pipeline.text import opening
 from loading import model_directory
 from modeling.checkpoints import google, hugging_face
-from tests import tf_model_h5, tiny
+from tests import daily, tf_model_h5, tiny
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 TEXT = (
@@ -196,7 +196,9 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    "name", daily.params(LAYOUTS, lambda name: "macbert" in name or name == "ernie-1.0")
+)
 def test_published_directory_loads_as_it_is(tmp_path, caplog, name):
     write, activation = LAYOUTS[name]
     folder = tmp_path / name
@@ -236,6 +238,7 @@ def test_name_of_roberta_does_not_decide_the_network(tmp_path):
         bert.load(folder, head="none")
 
 
+@pytest.mark.slow
 def test_ernie_is_written_as_a_bert(tmp_path):
     model = write_saved_ernie(tmp_path / "ernie")
     tiny.succeed(
@@ -281,6 +284,7 @@ def texts_of(path):
     return texts
 
 
+@pytest.mark.slow
 def test_tokens_of_all_clue_texts_are_those_of_the_library(shared_file):
     folder = pathlib.Path(shared_file("data/clue"))
     vocab_file = str(shared_file("data/vocab/bert-base-chinese-vocab.txt"))

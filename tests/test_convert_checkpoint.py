@@ -83,6 +83,7 @@ def run_directory(release, folder, head="classifier", num_classes=3, label_map=N
 SETTINGS = {"strip_accents": False, "tokenize_chinese_chars": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "split", [pytest.param("", marks=pytest.mark.slow), "--split_words=whitespace"]
 )
@@ -110,6 +111,7 @@ def test_settings_of_the_tokenizer_are_written(release, tmp_path, split):
     assert usual != tokens
 
 
+@pytest.mark.slow
 def test_heads_without_values_stay_absent(release, tmp_path):
     config = config_lib.BertConfig.from_json_file(release / "bert_config.json")
     model = pretrainers.build("pretraining", None, config)
@@ -231,6 +233,7 @@ def test_encoder_of_an_encoder_decoder(tmp_path):
     assert (tmp_path / "g" / "vocab.txt").read_text().count("\n") == 67
 
 
+@pytest.mark.slow
 def test_tokens_are_added(release, tmp_path):
     (tmp_path / "tokens.txt").write_text("parcel\n[E1]\n")
     before = (release / "vocab.txt").read_text().splitlines()
@@ -334,6 +337,7 @@ def test_labels_of_another_head(release, tmp_path):
     assert "label_map.json: has 2 labels, but the head has 3 classes" in error
 
 
+@pytest.mark.slow
 def test_modules_of_sentence_transformers_are_kept(release, tmp_path):
     assert "--head=text_encoder: " in refusal(
         release, tmp_path / "none", "--head=text_encoder"

@@ -27,6 +27,7 @@ def convert(source, target, output_dir, *arguments):
     return tiny.succeed("convert_checkpoint", places, *arguments).out
 
 
+@pytest.mark.slow
 def test_training_becomes_a_release_and_a_checkpoint(training, tmp_path):
     """The HDF5 file is that of the original's dump; every name is accounted for."""
     released, again = tmp_path / "released", tmp_path / "again"

@@ -11,7 +11,7 @@ from absl import logging as absl_logging
 
 from data_pipeline.pretraining import batches, masking, metadata
 from data_pipeline.text import wordpiece
-from tests import full_disk, tiny, tiny_corpus
+from tests import daily, full_disk, tiny, tiny_corpus
 
 
 @pytest.fixture
@@ -143,6 +143,7 @@ def test_records_have_the_features_of_the_original(place):
     assert written.num_bytes == (place / "out.tfrecord").stat().st_size
 
 
+@pytest.mark.slow
 def test_words_end_where_the_flag_or_the_files_say(place):
     digests = []
     for setting, flag in (
@@ -157,6 +158,7 @@ def test_words_end_where_the_flag_or_the_files_say(place):
     (place / "tokenizer_config.json").unlink()
 
 
+@pytest.mark.slow
 def test_flags_of_masking(place):
     outputs_of = []
     for settings in (
@@ -178,6 +180,7 @@ def test_flags_of_masking(place):
     assert (hidden[is_chosen] == tiny_corpus.VOCAB.index("[MASK]")).all()
 
 
+@pytest.mark.slow
 def test_unmasked_records_use_the_text_once(place, monkeypatch):
     warned = []
     monkeypatch.setattr(absl_logging, "warning", lambda *args: warned.append(args))
@@ -213,6 +216,7 @@ def test_left_to_right_records_are_full_and_can_be_masked_later(place):
         assert (written.dupe_factor, written.sentence_task) == (1, "none")
 
 
+@pytest.mark.slow
 def test_shards_and_lists_of_files(place):
     tiny_corpus.create(place, output="a,b,c")
     by_list = [tiny_corpus.raw(place / name) for name in ("a", "b", "c")]
@@ -294,6 +298,7 @@ def test_ctrl_c_is_one_line_and_goes_on_afterwards(place, forked_server):
     assert outputs(place) == expected
 
 
+@pytest.mark.slow
 def test_beam_makes_the_same_records(place):
     pytest.importorskip("apache_beam")
     expected = expected_of(place, output="a,b", dupe_factor=1)
@@ -353,7 +358,7 @@ ENCODED = {  # the text, of which the vocabulary spells most; words of the messa
 }
 
 
-@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize("name", daily.params(ENCODED, "unknown".__ne__))
 def test_text_that_would_be_misread_is_refused(place, name):
     data, words = ENCODED[name]
     path = place / "text.txt"
@@ -396,6 +401,7 @@ UNUSUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_unusual_records_are_warned_of(place, name):
     text, part = UNUSUAL[name]

@@ -13,6 +13,8 @@ from data_pipeline.classification import labels
 from loading import model_directory
 from tests import tiny
 
+pytestmark = pytest.mark.slow
+
 LEARN = ("--learning_rate=2e-3", "--num_train_epochs=20", "--train_batch_size=8")
 TEMPERATURE = 3.0
 # Traced faster than gelu and two layers.
@@ -57,7 +59,6 @@ def teacher(table_dir, tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
 def test_student_learns_from_its_teacher_and_rows_without_labels(
     small, teacher, table_dir, tmp_path
 ):

@@ -57,6 +57,7 @@ def opened(directory):
     return model
 
 
+@pytest.mark.slow
 def test_dump_has_the_vectors_of_the_original(elmo, extract):
     """Each line stands for itself; one that is blank has no word."""
     lines = [" ".join(words) for words in LINES]
@@ -73,6 +74,7 @@ def test_dump_has_the_vectors_of_the_original(elmo, extract):
     assert not actual
 
 
+@pytest.mark.slow
 def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
     flags = ("--max_seq_length=48", "--batch_size=2", "--layers=0,1")
     actual = lines_of(*extract(gpt, "a sea\n\nbe", "--output_format=npz", *flags))

@@ -132,6 +132,7 @@ def test_output_is_the_originals(minilm_dir, tmp_path):
     assert "5 lines from" in done.out and "1 cut to 32" in done.out
 
 
+@pytest.mark.slow
 def test_batch_of_many_lines_is_cut(arrays, monkeypatch):
     """One of 2**31 was filled up, without an end."""
     sizes, batches = [], lines.TextLines.batches
@@ -183,6 +184,7 @@ def test_vectors_of_lines_are_means_or_those_of_cls(arrays, all_layers):
     np.testing.assert_allclose(actual, first, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_batches_and_stretches_do_not_matter(arrays, all_layers, monkeypatch):
     # At most two tokens of five layers wait.
     monkeypatch.setattr(extraction, "MAX_WAITING_VALUES", 32 * 4 * 5 * 2)
@@ -192,6 +194,7 @@ def test_batches_and_stretches_do_not_matter(arrays, all_layers, monkeypatch):
     np.testing.assert_array_equal(actual["input_ids"], all_layers["input_ids"])
 
 
+@pytest.mark.slow
 def test_json_has_the_values_of_the_arrays(file_of, all_layers):
     vectors = [
         [[v["values"] for v in token["layers"]] for token in line["features"]]

@@ -42,6 +42,7 @@ def outputs(path):
     return [file.read_bytes() for file in shards or [path]]
 
 
+@pytest.mark.slow
 def test_shards_have_the_bytes_of_one_file(extract, monkeypatch):
     monkeypatch.setattr(input_lines, "_CHUNK_LINES", 4)  # equal batches
     text = "\n".join(["", *TEXTS, "", "the sea ||| a film", "  "])
@@ -62,6 +63,7 @@ def test_shards_have_the_bytes_of_one_file(extract, monkeypatch):
     assert extract("one.jsonl", text, "--lines_per_shard=99 --layers=-1") == [whole]
 
 
+@pytest.mark.slow
 def test_other_batches_change_the_last_digits_alone(extract):
     text = "\n".join(TEXTS)
     (whole,) = map(bytes.splitlines, extract("whole.jsonl", text, "--layers=-1"))
@@ -85,6 +87,7 @@ def test_other_batches_change_the_last_digits_alone(extract):
         np.testing.assert_allclose(*values, atol=1e-6 + 0.5e-6)  # as printed
 
 
+@pytest.mark.slow
 def test_every_format_has_numbers_and_values_of_the_whole(extract, tmp_path):
     text = "\n".join(TEXTS)
     cut = (*POOLED, "--lines_per_shard=9")
@@ -123,6 +126,7 @@ DIFFERENCES = {
 }
 
 
+@pytest.mark.slow
 def test_other_settings_are_another_job(model_dir, tmp_path):
     (tmp_path / "input.txt").write_text("\n".join(TEXTS))
     command = [
@@ -140,6 +144,7 @@ def test_other_settings_are_another_job(model_dir, tmp_path):
     assert tiny.listing(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_other_weights_and_input_are_another_job(extract, tmp_path):
     text = "\n".join(TEXTS)
     extract("v.jsonl", text, *POOLED, "--lines_per_shard=10")

@@ -89,6 +89,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", WRITERS)
 def test_what_a_run_writes_is_whole_or_absent(place, tmp_path, monkeypatch, file):
     module, name, action, after = WRITERS[file]

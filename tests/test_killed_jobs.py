@@ -123,7 +123,7 @@ def write_inputs(place, times):
 
 
 # tests/test_scripts.py has trainings.
-DAILY = ("records", "vectors", "answers", "index")
+DAILY = ("records", "answers")
 
 
 @pytest.mark.parametrize("name", daily.params(JOBS, DAILY.__contains__))

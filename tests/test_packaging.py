@@ -169,6 +169,7 @@ def test_workflows_pin_actions_and_keep_no_credentials(path):
     assert all({"timeout-minutes", "uses"} & {*job} for job in jobs)
 
 
+@pytest.mark.slow
 def test_release_check_refuses_what_is_not_ready(tmp_path):
     def check():
         script = ["sh", ROOT / ".github" / "release_check.sh", sys.executable]

@@ -321,6 +321,7 @@ def test_what_a_recipe_decides_is_refused(more, message, model_dir, data, tmp_pa
     assert message in tiny.refuse("run_classifier", *given)
 
 
+@pytest.mark.slow
 def test_few_steps_have_a_line(model_dir, data, tmp_path):
     brief = "--do_train --train_batch_size=8 --num_train_epochs=1"
     given = arguments(model_dir, data, tmp_path, brief)

@@ -81,6 +81,7 @@ def read(path):
         return file.read()
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_files_there(run):
     assert {
         *("bert_config.json", "vocab.txt", "run.json", "label_map.json"),
@@ -91,6 +92,7 @@ def test_a_run_leaves_its_files_there(run):
     assert "eval_accuracy" in read(f"{run}/eval_results.txt")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_there_and_python_reads_it(run, remote):
     done = tiny.run_classifier(
         f"--pretrained={run} --dev_file={remote}/tables/dev.tsv",

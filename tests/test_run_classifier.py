@@ -406,6 +406,7 @@ def marked_tables(directory):
         tiny.write_tsv(directory / f"{split}.tsv", ("text", *names), table)
 
 
+@pytest.mark.slow
 def test_columns_of_0_and_1_are_learned_as_several_labels(model_dir, tmp_path):
     marked_tables(tmp_path)
     out, flags = tmp_path / "out", ("--label_column=good,bad,fine", "--do_eval")

@@ -133,6 +133,7 @@ def test_few_labels_are_drawn_from_the_training_rows(runs, model_dir, data, tmp_
     assert "--num_labelled=4 is for labelled texts, and the rows are pairs" in error
 
 
+@pytest.mark.slow
 def test_exports_answer_with_the_vectors_of_the_model(runs):
     import tensorflow as tf
 

@@ -42,6 +42,7 @@ def results(printed):
     return {name: float(value) for name, value in lines}
 
 
+@pytest.mark.slow
 def test_texts_are_streamed_as_files_have_them_whatever_stands_beside(run, tmp_path):
     request = ("--prompt=The sea", "--max_new_tokens=20", "--seed=3", "--top_p=0.95")
     streamed = run(*request)

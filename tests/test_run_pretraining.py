@@ -186,6 +186,7 @@ def test_masked_words_are_learned_and_filled_in(
     assert filled["tokens"][0, 0, 0].numpy() == b"the"
 
 
+@pytest.mark.slow
 def test_warm_up_as_long_as_the_run_is_warned_of(trained):
     shown = "is not less than --num_train_steps"
     assert shown not in trained[1].log
@@ -196,6 +197,7 @@ def test_warm_up_as_long_as_the_run_is_warned_of(trained):
         assert done.log.count(f"--num_warmup_steps=2 {shown}=2") == times
 
 
+@pytest.mark.slow
 def test_evaluation_alone_uses_the_newest_checkpoint(trained, model_dir, records_dir):
     path = trained[0]
     before = tiny.eval_results(path)
@@ -285,6 +287,7 @@ def test_damage_in_the_middle_of_a_file_is_named(
     assert not (out / "eval_results.txt").exists()
 
 
+@pytest.mark.slow
 def test_records_of_another_program_are_masked_while_training(model_dir, tmp_path):
     """Neither masks nor labels, as ELECTRA's."""
     features = tiny.records(16, 0, is_masked=False)

@@ -185,6 +185,7 @@ def test_python_opens_the_encoder_alone(trained):
         encoder.write(["the film"])
 
 
+@pytest.mark.slow
 def test_export_writes_what_the_script_does(trained):
     path, _ = trained
     rows = tiny.predictions(path)

@@ -141,6 +141,7 @@ def test_whole_run_learns_and_scores_its_answers(trained, data):
         assert sum(shares) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_predictions_do_not_depend_on_padding_and_batches(trained, data, tmp_path):
     path, _ = trained
     more = ("--do_predict", "--pad_to_max_length", "--predict_batch_size=5")
@@ -193,6 +194,7 @@ def test_version_2_leaves_questions_without_answers_in_files_and_export(
     assert "eval/null_odds_without_an_answer" in tags and "eval/confusion" in tags
 
 
+@pytest.mark.slow
 def test_questions_without_answers_are_answered_and_not_scored(
     trained, tmp_path, model_dir, data
 ):
@@ -208,6 +210,7 @@ def test_questions_without_answers_are_answered_and_not_scored(
     assert refused.code == 2 and "leave out --evaluate_steps" in refused.err
 
 
+@pytest.mark.slow
 def test_wrong_version_is_warned_of(model_dir, data, tmp_path):
     for version, more, printed in (
         ("", ("--version_2_with_negative",), ["SQuAD 1.1"]),

@@ -88,6 +88,7 @@ def test_predictions_stand_beside_the_input(trained, data):
     assert sum(len(row["spans"]) for row in rows) > 10
 
 
+@pytest.mark.slow
 def test_numbers_and_spans_are_read_as_columns_are(trained, data, tmp_path):
     path, _ = trained
     tags = json.loads((path / "label_map.json").read_text())
@@ -119,6 +120,7 @@ def test_numbers_and_spans_are_read_as_columns_are(trained, data, tmp_path):
     assert "dev.jsonl:1: ner_tags has" in error and "--labels" in error
 
 
+@pytest.mark.slow
 def test_predictions_equal_those_of_the_run(trained, data, tmp_path):
     path, _ = trained
     more = (*files(data, "dev", "test"), "--do_eval", "--do_predict")
@@ -154,6 +156,7 @@ def test_export_answers_as_the_predictions_say(trained, tmp_path):
         assert set(actual["tags"][i, count:]) <= {b""}
 
 
+@pytest.mark.slow
 def test_words_without_tags_are_tagged_in_windows_and_not_scored(trained, tmp_path):
     long, tags = tiny_tags.sentence(3, length=40)
     rows = [*tiny_tags.sentences(10, 60), (long, tags)]

@@ -11,6 +11,7 @@ import tensorflow as tf
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels
 from modeling import heads, losses, models, sequences
+from tests import daily
 from tests.modeling import left_to_right
 
 START, DELIMITER, END = 61, 62, 63
@@ -107,7 +108,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", daily.params(FORMS, "similar".__eq__))
 def test_inputs_logits_and_losses_are_the_originals(record, form):
     label_set, prefix = FORMS[form], f"transform_{form}"
     ids = record[f"{prefix}/X"][..., 0]
@@ -137,6 +138,7 @@ def test_inputs_logits_and_losses_are_the_originals(record, form):
         assert np.abs(model(single)["logits"] - logits).max() > 100 * ROUNDING
 
 
+@pytest.mark.slow
 def test_l3_of_two_answers_and_its_gradients_are_the_originals(record, gradients):
     label_set = labels.Labels(("1", "2"), "choice")
     ids = record["X"][..., 0]  # [4, 2, 24]

@@ -16,6 +16,8 @@ import pytest
 import bert_reborn
 from tests import flags_page, tiny
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIGS = [*(ROOT / "configs").iterdir()]
 FOLDERS = [path.parent.name for path in ROOT.glob("*/__init__.py")]
@@ -181,7 +183,6 @@ def test_commands_begin_without_tensorflow(run):
     assert started.stdout.split() == [bert_reborn.__version__, "False"]
 
 
-@pytest.mark.slow
 def test_modules_of_a_user_and_bert_tensorflow_are_apart(run):
     code = (
         "import bert, bert_reborn; print(bert_reborn.load.__module__, bert.is_theirs)"
@@ -192,7 +193,6 @@ def test_modules_of_a_user_and_bert_tensorflow_are_apart(run):
     assert beside.returncode == 1 and "cli.py of a user" in beside.stderr
 
 
-@pytest.mark.slow
 def test_a_model_is_trained_exported_and_asked(run, tmp_path):
     model = tiny.write_model(tmp_path / "model", max_position_embeddings=128)
     rows = tiny.write_tsv(tmp_path / "rows.tsv", ("text", "label"), tiny.rows(48))
@@ -212,7 +212,6 @@ def test_a_model_is_trained_exported_and_asked(run, tmp_path):
         assert label in asked.stdout and label in answer.stdout
 
 
-@pytest.mark.slow
 def test_configs_of_the_wheel_are_read_by_their_name(run, tmp_path):
     text, config = tmp_path / "text.txt", tmp_path / "bert_config.json"
     text.write_text("the film was great and the shop was bad\n" * 20)
@@ -225,7 +224,6 @@ def test_configs_of_the_wheel_are_read_by_their_name(run, tmp_path):
     assert written == {**ours, "vocab_size": written["vocab_size"]}
 
 
-@pytest.mark.slow
 def test_beam_workers_need_only_the_wheel(run, tmp_path):
     pytest.importorskip("apache_beam")
     model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
@@ -282,7 +280,6 @@ print(notebook.cells[-1].outputs[-1]["data"]["text/plain"])
 """
 
 
-@pytest.mark.slow
 def test_notebook_runs_with_the_wheel(run, minilm_dir, tmp_path):
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
     code = NOTEBOOK.replace("NAME", str(ROOT / "notebooks" / "fine_tune.ipynb"))

@@ -726,6 +726,7 @@ def test_dev_rows_may_be_texts_and_labels(model_dir):
     }
 
 
+@pytest.mark.slow
 def test_report_and_dev_rows_and_labels_in_their_order(model_dir, tmp_path):
     made = bert.classifier(model_dir, labels=["good", "bad", "fine"])
     output = tmp_path / "run"

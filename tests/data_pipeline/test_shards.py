@@ -220,6 +220,7 @@ def test_damaged_input_is_refused_before_the_plan(begin, tmp_path, content):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_beam_writes_the_waiting_shards(begin):
     pytest.importorskip("apache_beam")
     job = begin(TEXTS["lines of many blocks"], 8)

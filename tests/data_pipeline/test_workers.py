@@ -105,6 +105,7 @@ def wait_for_ever(directory, results):
         time.sleep(600)
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_killed_parent(tmp_path):
     process = SERVER.Process(target=wait_for_ever, args=(str(tmp_path), None))
     process.start()

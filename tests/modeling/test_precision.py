@@ -145,6 +145,7 @@ def test_half_types_give_nearly_the_same(config, features, set_policy, head, pol
     assert min(cosines(model, other, expected).values()) < 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "policy"),
     [

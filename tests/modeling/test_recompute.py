@@ -70,6 +70,7 @@ def distance(ours, theirs):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "head",
     [
@@ -104,6 +105,7 @@ def test_blocks_are_computed_twice(tiny_config, tiny_features):
         assert types.count("Softmax") == times
 
 
+@pytest.mark.slow
 def test_keras_file_keeps_it_or_is_older(tiny_config, tiny_features, tmp_path):
     model = build(tiny_config, "span", True)
     model.save(f"{tmp_path}/new.keras")

@@ -222,6 +222,7 @@ def test_tables_are_shared_and_named_as_by_google():
         assert (tape.gradient(totals[part], block) is not None) == moves
 
 
+@pytest.mark.slow
 def test_sequences_may_share_rows():
     """Losses, draws and gradients are those of a row for each sequence."""
     model, features = make(), features_of(recorded())
@@ -239,6 +240,7 @@ def test_sequences_may_share_rows():
     assert abs(gradients(model, moved, features)[1] - loss) > 1e-4
 
 
+@pytest.mark.slow
 def test_dropout_of_generator_and_discriminator_differ():
     seed = tf.constant([5, 7], tf.int64)
     rates = {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5}

@@ -53,6 +53,7 @@ def test_each_choice_is_judged_by_itself(tiny_config, grids):
             )
 
 
+@pytest.mark.slow
 def test_both_orders_are_added_before_the_linear_layer(tiny_config, grids):
     model = build(tiny_config, "summed", 4)
     pairs = {k: v[:, :2] for k, v in grids.items()}

@@ -191,6 +191,7 @@ def test_length_is_that_of_its_tokenizer(source, tmp_path):
     assert bert.load(path, max_seq_length=30).max_seq_length == 30
 
 
+@pytest.mark.slow
 def test_vectors_are_those_of_its_network(source, tmp_path):
     path, _ = write(source, tmp_path / "model", "new")
     model = bert.load(path, head="none", max_seq_length=48)

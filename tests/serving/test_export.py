@@ -21,6 +21,7 @@ from data_pipeline.text import wordpiece
 from modeling import losses, models
 from serving import export, predictor
 from serving.protocol import servables
+from tests import daily
 from tests.serving import exported_ops, networks, odd_texts
 
 NAMES = ("input_ids", "input_mask", "segment_ids")
@@ -210,6 +211,7 @@ def test_slices_end_with_their_tokens_or_padding(monkeypatch, sequences):
         assert fits(start, end) and (end == count or not fits(start, end + 1))
 
 
+@pytest.mark.slow
 def test_odd_texts_have_the_answers_that_they_have_alone(single, pair):
     texts = [TEXTS[0].encode(), *odd_texts.ODD, odd_texts.LONG, TEXTS[2].encode()]
     actual = odd_texts.assert_alone(signature(single[0]), {"text": texts})
@@ -243,6 +245,7 @@ def test_versions_are_numbered_and_the_newest_is_taken(single):
     assert export.latest_version(str(folder / "none")) == 0
 
 
+@pytest.mark.slow
 def test_answers_name_labels_or_are_a_number(single, pair, number):
     for exported, columns, name in (
         (single[0], (TEXTS,), "probabilities"),
@@ -268,7 +271,7 @@ def test_answers_name_labels_or_are_a_number(single, pair, number):
         answering(pair.version_dir).predict(["a"])
 
 
-@pytest.mark.parametrize("kind", ["single", "pair"])
+@pytest.mark.parametrize("kind", daily.params(["single", "pair"], "single".__eq__))
 def test_model_server_can_answer(request, kind):
     exported = request.getfixturevalue(kind)
     exported = exported[0] if kind == "single" else exported

@@ -18,6 +18,8 @@ from tasks import prediction
 from tests import tiny
 from tests.serving import exported_ops, odd_texts
 
+pytestmark = pytest.mark.slow
+
 LENGTH, MASKS, TOP_K = 12, 3, 4
 TEXTS = [
     "the [MASK] was great, and it [MASK]",

@@ -13,6 +13,8 @@ from serving import answers, export, predictor, windowed
 from tests import served_answers
 from tests.serving import exported_ops, networks, odd_texts
 
+pytestmark = pytest.mark.slow
+
 PIECES = "the fair opens on monday tue ##s ##day in par ##is who when ? . - ( ) 東 京"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)

@@ -56,6 +56,7 @@ def export(pairs):
     return f"{directory}/exported/export"
 
 
+@pytest.mark.slow
 def test_candidates_are_ordered_by_the_reranker(index_dir, pairs):
     model, index = pairs[0], search.Index.open(index_dir)
     rows = index.neighbours(QUERIES, 3, reranker=model.rerank)

@@ -166,6 +166,7 @@ def test_prompts_stand_before_texts(prompts, query, passage, table, tmp_path):
     assert calls == [[passage + "y", passage + "z"], [query + "x"]]
 
 
+@pytest.mark.slow
 def test_modules_of_a_directory_count(model_dir, texts_file, tmp_path):
     directory = tmp_path / "st"
     bert.load(model_dir, max_seq_length=48).save(str(directory), "hugging_face")

@@ -179,6 +179,7 @@ def test_texts_are_replaced_by_their_ids(words, tmp_path, monkeypatch):
     assert {n.text_id: n.text for n in index.neighbours("query", 9)[0]} == texts
 
 
+@pytest.mark.slow
 def test_passages_are_added(tmp_path):
     model_dir = tiny.write_model(tmp_path / "uncased_tiny")
     source = search_encoders.Source(str(model_dir))

@@ -80,6 +80,7 @@ def long_texts(tmp_path_factory):
     return path, texts
 
 
+@pytest.mark.slow
 def test_passages_are_searched(long_texts, model_dir, tmp_path, monkeypatch):
     path, texts = long_texts
     source = search_encoders.Source(str(model_dir))
@@ -128,6 +129,7 @@ def test_command_prints_the_place_of_a_passage(long_texts, model_dir, tmp_path):
     assert "cut to" not in search_runs.run(flags[0], "film " * 20).err
 
 
+@pytest.mark.slow
 def test_wrong_sizes_are_refused(long_texts, model_dir, tmp_path):
     path, source = str(long_texts[0]), search_encoders.Source(str(model_dir))
     for size, text in (

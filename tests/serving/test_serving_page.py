@@ -15,6 +15,8 @@ from tests.serving import prediction_service
 from tests.serving import test_export as exports
 from tests.serving.server import running
 
+pytestmark = pytest.mark.slow
+
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 TEXTS = ["Where is my parcel?", "Love the shoes!"]
 ROUNDING = 1e-5  # of float32; the probabilities are printed with 8 digits

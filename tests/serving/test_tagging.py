@@ -19,6 +19,8 @@ from modeling.configs import config
 from serving import answers, export, predictor, windowed
 from tests.serving import exported_ops, odd_texts
 
+pytestmark = pytest.mark.slow
+
 PIECES = "the fair of par ##is opens on mon ##day , . ' s 東 京"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)

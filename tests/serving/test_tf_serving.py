@@ -64,6 +64,7 @@ def fixed(_, number):
     return servables.Version(test_rest.SIGNATURES, call)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "wrong", "message"),
     [

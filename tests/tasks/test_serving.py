@@ -168,6 +168,7 @@ def test_damaged_newest_version_leaves_the_one_before_in_service(
     assert f"serving {folder}/1 at" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_index_is_served(tmp_path, monkeypatch, capsys):
     texts, index = tmp_path / "texts.txt", tmp_path / "index"
     texts.write_text("the film was good\nthe film was bad\nnot a film\n")

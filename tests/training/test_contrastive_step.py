@@ -70,6 +70,7 @@ def test_parts_of_a_batch_train_as_the_whole():
     assert alone["loss"] < whole["loss"] - 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second_seed", [0, 1])
 def test_both_passes_drop_the_same_entries(second_seed):
     """Gradients are those of one pass through all parts, with their seeds."""

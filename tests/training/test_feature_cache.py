@@ -78,6 +78,7 @@ def work(monkeypatch):
     return start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "num_sequences", "pad_to"),
     [((models.BertTagger,), 1, None), ((models.BertClassifier, "compared"), 2, 10)],
@@ -116,6 +117,7 @@ def test_outputs_are_those_of_the_network(
     assert np.abs(outputs[2] - outputs[0]).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_states_serve_equal_rows_and_weights(work):
     work = work()
 
@@ -140,6 +142,7 @@ def test_states_serve_equal_rows_and_weights(work):
     assert len(computed(Model(weight=4.0), dev=first, test=first)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "fits"), [(0, True), (-1, False)])
 def test_auto_keeps_states_up_to_a_limit_for_all_splits(
     work, monkeypatch, capsys, room, fits

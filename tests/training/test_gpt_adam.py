@@ -93,6 +93,7 @@ def largest_difference(after, recorded):
 RATE = schedule.SCHEDULES["gpt_linear"](6.25e-3, 12, 0.25 * 12)
 
 
+@pytest.mark.slow
 def test_twelve_updates_are_those_of_the_original(recordings):
     record, recorded = recordings
     losses, after = trained(record, bert_adam.GptAdam(), RATE)

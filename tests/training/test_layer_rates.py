@@ -209,6 +209,7 @@ def waits(path, step):
     return step < FIRST.get("/".join(path.split("/")[:2]), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [bert_adam.BertAdam, pytest.param(bert_adam.BertLamb, marks=pytest.mark.slow)],

@@ -136,6 +136,7 @@ def test_muon_which_would_have_no_kernel_is_refused(small_bert):
             made.build(small_bert.trainable_variables)
 
 
+@pytest.mark.slow
 def test_wide_kernels_of_gpt_are_moved_and_written_as_theirs(tmp_path):
     model = random_weights.random_model(random_weights.GPT_2, "classifier")
     kernel = "gpt/block_0/attention/query_key_value/kernel"

@@ -139,11 +139,13 @@ def test_losses_and_gradients_are_those_of_sequences_apart(kind):
     assert largest_difference(kind) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classifier", "tagger"])
 def test_more_rows_than_needed_change_nothing(kind):
     assert largest_difference(kind, num_rows=9) < 1e-5
 
 
+@pytest.mark.slow
 def test_shares_of_a_batch_have_rows_of_their_own():
     """As replicas and micro-batches take them."""
     make, objective = MODELS["pretrainer"]
@@ -183,6 +185,7 @@ def test_first_fit_keeps_rows_few_and_sequences_whole():
     assert sharing.most_rows(np.ones((4, 1), int), order, 6, shares=2) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["attention_mask", "position_ids"])
 def test_without_mask_or_positions_they_differ(monkeypatch, part):
     rows = packed_rows.PackedRows

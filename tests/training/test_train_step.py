@@ -239,6 +239,7 @@ def test_overflows_halve_the_scale_and_many_good_steps_double_it(
     assert numbers(train_step.Scaling.from_state({})) == (32768.0, 0)
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_are_the_batch(build_pretrainer, make_pretraining_features):
     batches = steps.repeat(make_pretraining_features(8, 4))
     results, weights = [], []

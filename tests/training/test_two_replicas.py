@@ -20,6 +20,7 @@ def run(*parts):
     return [json.loads(done.stdout)[number] for number in "12"]
 
 
+@pytest.mark.slow
 def test_two_replicas_train_as_one_device_with_other_dropout():
     one, two = run("seeds", "overflow", "deep", "describe")
     first, second = one["overflow"], two["overflow"]

@@ -331,6 +331,7 @@ def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
     assert (*counts, left_to_right.num_text_bytes) == (50, 35, 150)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_masked_already", [True, False])
 def test_all_masked_records_count_once(source, unmasked, is_masked_already):
     records, mask = (source, None) if is_masked_already else (unmasked, random_mask)

@@ -110,6 +110,7 @@ def word_ids(sentences):
     return batch
 
 
+@pytest.mark.slow
 def test_published_fixture_gives_its_recorded_vectors(shared_file):
     directory = shared_file("data/others/bilm_fixture/options.json").parent
     release = model_directory.locate(directory)

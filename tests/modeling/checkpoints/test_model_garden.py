@@ -213,6 +213,7 @@ def test_states_of_training_are_no_weights(tmp_path, golden_dir):
     assert not load(tmp_path)[1].unused
 
 
+@pytest.mark.slow
 def test_directory_of_a_release_opens(tmp_path):
     release = tiny.write_model(tmp_path / "release")
     (tmp_path / "garden").mkdir()

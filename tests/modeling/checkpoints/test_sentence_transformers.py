@@ -208,6 +208,7 @@ def test_saved_directory_has_equal_vectors(write, tmp_path, form):
                 np.testing.assert_array_equal(after[key], value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_type", "pooling", "forms"),
     [

@@ -164,6 +164,7 @@ def test_safetensors_of_their_classes_have_the_same_names(theirs):
         checkpoint.load(model, folder)
 
 
+@pytest.mark.slow
 def test_which_of_several_files_is_read(theirs, tiny_config):
     folder, model, _ = theirs
     other = random_model(tiny_config, "pretraining", seed=3)
@@ -178,6 +179,7 @@ def test_which_of_several_files_is_read(theirs, tiny_config):
     assert_loads(folder / FILE, model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "head"),
     [("gpt", "language_model"), ("gpt2", "classifier"), ("pair", "seq2seq")],

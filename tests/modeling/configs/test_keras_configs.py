@@ -74,6 +74,7 @@ class WithMean(models.BertModel):
         return {"narrow": self.narrow(self.merge(both))}
 
 
+@pytest.mark.slow
 def test_subclass_with_layers_of_keras_is_built_and_loaded(
     tiny_config, tiny_features, tmp_path
 ):
@@ -117,7 +118,7 @@ HEADS_OF = {
     ("network", "head"),
     daily.params(
         [(n, head) for n, heads in HEADS_OF.items() for head in heads],
-        lambda pair: pair[1] in HEADS_OF[pair[0]][:2],
+        lambda pair: pair[1] == HEADS_OF[pair[0]][-1],
     ),
 )
 def test_methods_of_keras_work_on_every_model(tiny_config, network, head, tmp_path):
@@ -134,6 +135,7 @@ def test_methods_of_keras_work_on_every_model(tiny_config, network, head, tmp_pa
         model.save(tmp_path / "m.h5")
 
 
+@pytest.mark.slow
 def test_encoder_alone_drops_where_a_functional_model_trains(
     tiny_config, tiny_features
 ):

@@ -354,6 +354,7 @@ def test_what_is_not_done_is_refused_by_key_and_value(raw, message):
         read(**{"vocab_size": 9, **raw})
 
 
+@pytest.mark.slow
 def test_mean_and_first_token_are_pooled():
     given = features("classifier")
     mask = given["input_mask"].numpy()[..., None]

@@ -194,6 +194,7 @@ def test_mutated_requests_are_answered_or_let_go(server, count):
     assert process.memory_info().rss - before < 100 * MB
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_under_attack(server):
     """The bound of docs/server.md: 10 bodies of 1 MB, and 100 MB of values."""
     server, process = server
@@ -220,6 +221,7 @@ def test_memory_is_bounded_under_attack(server):
     assert server.predict("a")[0] == 200
 
 
+@pytest.mark.slow
 def test_idle_and_slow_clients_are_let_go(server):
     server, process = server
     held = [socket.create_connection(server.place, 20) for _ in range(200)]

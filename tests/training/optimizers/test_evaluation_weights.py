@@ -84,6 +84,7 @@ def moved(actual, expected):
     return max(np.abs(a - b).max() for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_averages_are_evaluated_saved_and_left_in_the_model(train, tmp_path):
     _, plain, plainly = train(4, bert_adam.BertAdam, "plain")
     _, model, seen = train(4)

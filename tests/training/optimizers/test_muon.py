@@ -195,6 +195,7 @@ def test_run_without_blocks_is_refused():
         muon.Muon.check(new_variables()[4:])
 
 
+@pytest.mark.slow
 def test_run_goes_on_bit_for_bit(build_classifier, classifier_batch, tmp_path):
     model, made = build_classifier(), muon.Muon()
     run = steps.make(model, losses.classifier("classification"), made)
