@@ -211,13 +211,12 @@ def test_predictions_are_those_of_the_export(name, texts, model_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_pairs_that_were_read_are_exported_as_pairs(model_dir, tmp_path):
+def test_pairs_are_exported_as_pairs(model_dir, tmp_path):
     """A single text in the place of a pair has an answer, too, and another one."""
     pairs = [(text, "the shop", label) for text, label in ROWS]
-    read = bert.classifier(model_dir, max_seq_length=32)
-    read.read({"train": pairs})
-    (wanted,) = read.predict(["a film"], ["the shop"])
-    served = bert.Predictor(read.export(tmp_path / "read"))
+    fitted_to = bert.classifier(model_dir).fit(pairs, **SHORT)
+    (wanted,) = fitted_to.predict(["a film"], ["the shop"])
+    served = bert.Predictor(fitted_to.export(tmp_path / "pairs"))
     (answer,) = served.predict(["a film"], ["the shop"])
     assert served.text_names == ["text_a", "text_b"]
     assert answer["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)

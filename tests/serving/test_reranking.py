@@ -180,6 +180,6 @@ def test_command_prints_both_scores(index_dir, pairs, export):
     done = search_runs.run(flags[0], f"--reranker={directory}")
     assert done.code == 2 and "give --input_file=FILE for a build, " in done.err
     done = search_runs.run(
-        flags[0], f"--reranker={directory}", "--add", "--input_file=x"
+        flags[0], f"--reranker={directory}", "--add", f"--input_file={__file__}"
     )
     assert done.code == 2 and f"--reranker={directory} is for queries; " in done.err
