@@ -20,6 +20,7 @@ from contract import (
 from data_pipeline import head_classes, label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions
+from data_pipeline.generation import sentence_scores
 from data_pipeline.pretraining import cloze
 from data_pipeline.seq2seq import graph
 from data_pipeline.tables import label_files, memory_rows
@@ -35,7 +36,7 @@ from modeling.checkpoints import (
 )
 from modeling.configs import config, config_limits
 from modeling.features import attention_maps, text_vectors, vectors
-from modeling.generation import beam_search
+from modeling.generation import beam_search, scoring
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
 from serving import export, formats, predictor, search
 from training import inference
@@ -286,6 +287,41 @@ class Loaded:
         filled = cloze.chooser(self.tokenizer, top_k)(clozes, logits)
         tokens, shares = (filled[n][0, 0].numpy() for n in ("tokens", "probabilities"))
         return [(t.decode(), float(p)) for t, p in zip(tokens, shares, strict=True)]
+
+    @argument_names.in_errors
+    def score(self, texts, *, masking="token", mean=False) -> np.ndarray:
+        """Logarithms of the probabilities of texts, float64 [B], as score_sentences.py.
+
+        A network from left to right predicts each token from those before it, one that
+        fills masks from both sides. `masking` is what it does not see: token, word (the
+        token and those after it in its word), or none; `mean` divides by the tokens.
+
+        Raises:
+            ValueError: the model has no head that predicts tokens, or a text no token,
+                or more than fit.
+        """
+        kinds = pretrainers.BertPretrainer, pretrainers.LanguageModel
+        if not isinstance(self.model, kinds):
+            raise errors.InputError(
+                f"score: a {type(self.model).__name__} predicts no tokens; load a "
+                'pretrained network with head="pretraining" or head="language_model"'
+            )
+        self.check_trained("score")
+        scorer = sentence_scores.Scorer(
+            self.tokenizer,
+            self.model.config.max_position_embeddings,
+            isinstance(self.model, pretrainers.LanguageModel),
+            masking,
+        )
+        texts = encoding.listed("texts", texts)
+        cut = scorer.cut([(text, f"texts[{i}]") for i, text in enumerate(texts)])
+        each = scorer(cut, self._score_tokens)
+        values = (scores.mean() if mean else scores.sum() for scores in each)
+        return np.fromiter(values, np.float64, len(texts))
+
+    @functools.cached_property
+    def _score_tokens(self):
+        return scoring.make_token_scorer(self.model)
 
     def write(self, texts, **settings) -> list[str]:
         """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.

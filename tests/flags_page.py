@@ -30,6 +30,7 @@ PROGRAMS = [
     "convert_checkpoint",
     "run_predictor",
     "run_search",
+    "score_sentences",
     "compare_runs",
 ]
 assert {*PROGRAMS} == {*COMMANDS.values()}

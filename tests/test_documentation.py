@@ -171,7 +171,7 @@ REFUSED_BY = {
     "bidirectional_lm": (*OF_MASKED_LM, "--max_seq_length"),
     "denoising": OF_MASKED_LM,
 }
-AS_PRINTED = ("run_predictor.py", "run_search.py")
+AS_PRINTED = ("run_predictor.py", "run_search.py", "score_sentences.py")
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
 XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
 

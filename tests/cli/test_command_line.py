@@ -236,6 +236,9 @@ EARLY = {
         "--index_dir=x \udcff": r"an argument has '\udcff', which is not UTF-8",
         "text": "--index_dir is missing; name the directory of the index",
     },
+    "score_sentences.py": {
+        "--pretrained=docs --input_file=": "--input_file is empty; name a file"
+    },
     "compare_runs.py": {"docs": "1 directories given; give those of two runs"},
 }
 

@@ -27,6 +27,7 @@ ACCEPTED = {
     "convert_checkpoint": "--input=gs://m --to=google --output_dir=gs://o",
     "run_predictor": "--export_dir=gs://x",
     "run_search": "--index_dir=gs://x",
+    "score_sentences": "--pretrained=gs://m --input_file=gs://x",
     "compare_runs": "",
 }
 NO_FILE = "no such file; check the path"
@@ -474,6 +475,9 @@ REFUSED = {
         "--num_candidates=5": "--num_candidates=5 is read with --reranker; add that",
         "--reranker_label=5": "--reranker_label=5 is read with --reranker; add that",
         "--queries_file=no": f"--queries_file=no: {NO_FILE}",
+    },
+    "score_sentences": {
+        "--input_file=": "--input_file is empty; name a file",
     },
     "run_predictor, run_search": {
         "--serve --host=": "--host is empty, which would be every address; name one",
