@@ -35,9 +35,10 @@ def layer_norm(config, name, dtype=None):
     )
 
 
-def dense(config, units, name, dtype=None):
+def dense(config, units, name, dtype=None, *, use_bias=True):
     """An affine map to a last axis of `units`, initialised as the original does."""
-    return Dense(units, kernel_initializer=weight_init(config), name=name, dtype=dtype)
+    init, rest = weight_init(config), {"name": name, "dtype": dtype}
+    return Dense(units, use_bias=use_bias, kernel_initializer=init, **rest)
 
 
 @keras_configs.register
@@ -81,7 +82,8 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         self.norm = layer_norm(config, "layer_norm", self.given_dtype)
-        self.token_type_embeddings = None  # where there are no segments
+        # Where there are no segments, or no table of positions.
+        self.token_type_embeddings = self.position_embeddings = None
         self.projection = None
         if config.has_projection:
             size, dtype = config.hidden_size, self.given_dtype
@@ -112,21 +114,26 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
         input_ids, segment_ids = map(kernels.as_integers, (input_ids, segment_ids))
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
-        segments = self.look_up_segments(segment_ids)  # [B, S, D]
-        positions = ops.cast(self.position_embeddings, "float32")
-        first = self.config.first_position
-        if position_ids is None:
-            positions = positions[first : first + ops.shape(input_ids)[1]]  # [S, D]
-        else:
-            # A product has a dense gradient, whose norm does not depend on the packing.
-            positions = ops.take(1.0 * positions, first + position_ids, axis=0)
+        others = self.look_up_segments(segment_ids)  # [B, S, D]
+        if self.position_embeddings is not None:
+            length = ops.shape(input_ids)[1]
+            others = others + self.look_up_positions(position_ids, length)
         site = dropout_sites.EMBEDDINGS
         hidden = kernels.norm_of_sum(
-            self.norm, words, segments + positions, rate=0.0, seed=seed, site=site
+            self.norm, words, others, rate=0.0, seed=seed, site=site
         )
         rate = self.config.hidden_dropout_prob
         hidden = kernels.dropout(hidden, rate, seed, site)  # [B, S, E]
         return self.projection(hidden) if self.projection else hidden
+
+    def look_up_positions(self, position_ids, length):
+        """The vectors of positions, float32 [S, E], or [B, S, E] of position_ids."""
+        positions = ops.cast(self.position_embeddings, "float32")
+        first = self.config.first_position
+        if position_ids is None:
+            return positions[first : first + length]
+        # A product has a dense gradient, whose norm does not depend on the packing.
+        return ops.take(1.0 * positions, first + position_ids, axis=0)
 
     def look_up_segments(self, segment_ids):
         """The vectors of segments, int [B, S] -> float32 [B, S, E]."""
@@ -235,7 +242,7 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
     """
 
     arguments = ("config", "index")
-    attention_kind = SelfAttention
+    attention_kind: Any = SelfAttention
     dense_kind: Any = staticmethod(dense)
     call_traced: Any = None  # kernels_tf.trace_once of the network's blocks
 
@@ -353,9 +360,9 @@ class Network(keras_configs.NetworkLayer):
         """The outputs of all blocks but the last, a list of [R, S, D].
 
         `position_ids`, int [R, S], are places of tokens in their texts; None for 0, 1,
-        and so on. Here they matter to embeddings alone, which have read them.
+        and so on. Embeddings have read them; rotations need them as well.
         """
-        bias, outputs = self.bias(mask), []
+        bias, outputs = self.bias(mask, position_ids=position_ids), []
         for block in self.blocks[:-1]:
             hidden = self.run(block, (hidden,), bias, None, seed=seed)
             outputs.append(hidden)
@@ -365,10 +372,11 @@ class Network(keras_configs.NetworkLayer):
         """The keys of each query, as `kernels.attention_bias` takes them."""
         return kernels.causal_mask(input_mask) if self.is_causal else input_mask
 
-    def bias(self, mask, positions=None):
+    def bias(self, mask, positions=None, position_ids=None):
         """What blocks take as attention_bias, of all queries or of those at positions.
 
-        A network may add to it what `run` hands to the blocks apart.
+        A network may add to it what `run` hands to the blocks apart; `position_ids` are
+        as in `walk`.
         """
         mask = self.visible(mask)
         if positions is not None and len(mask.shape) == 3:

@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from contract import errors
+
 
 class Rotation(NamedTuple):
     """The angles of positions, float32 [S, K] or [R, ..., 1, S, K], to turn by.
@@ -36,6 +38,20 @@ class Rotation(NamedTuple):
     def take(self, positions):
         """The rotation [R, 1, P, K] at int [R, P], of one at positions [S]."""
         return Rotation(*(ops.take(x, positions, axis=0)[:, None] for x in self))
+
+
+def check_width(config):
+    """Refuses a config whose heads have an odd number K, for pairs are rotated.
+
+    Raises:
+        InputError: they have.
+    """
+    width, heads = config.hidden_size, config.num_attention_heads
+    if width // heads % 2:
+        raise errors.InputError(
+            f"hidden_size={width} is an odd number for each of num_attention_heads="
+            f"{heads}, and pairs of numbers are rotated; correct the config"
+        )
 
 
 def speeds(width, base):

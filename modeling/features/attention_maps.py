@@ -49,5 +49,10 @@ def of_block(block, hidden, bias):
 def of_attention(attention, hidden, bias):
     """As `of_block`, of a bert.SelfAttention that reads `hidden`."""
     query, key, _ = attention.project(hidden, hidden)  # [B, N, S, K] each
+    return weigh(query, key, bias)
+
+
+def weigh(query, key, bias):
+    """Softmax of the scaled products of two [B, N, S, K], and a bias of them."""
     scores = ops.cast(ops.einsum("bnsk,bntk->bnst", query, key), "float32")
     return ops.softmax(scores / query.shape[-1] ** 0.5 + bias)

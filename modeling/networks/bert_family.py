@@ -67,11 +67,13 @@ OF_BLOCKS: dict[str, Any] = {
 class FamilySpec(spec_lib.NetworkSpec):
     """The record of BERT or a relative, whose names follow from BERT's by `renaming`.
 
-    The defaults are those of all relatives.
+    The defaults are those of all relatives; `parts` are those of a block, as in
+    bert_names.
     """
 
     layers: Callable[..., Any] = bert.BertEncoder
     renaming: bert_names.Renaming = bert_names.NONE
+    parts: Sequence[Any] = bert_names.BLOCK
     heads: frozenset[str] = spec_lib.TASKS | {"pretraining"}
     objectives: Sequence[str] = ("masked_lm",)
     has_google_release: bool = True
@@ -86,7 +88,7 @@ class FamilySpec(spec_lib.NetworkSpec):
 
     def layer_rows(self, number: int) -> list[names.Name]:
         """The rows of a layer."""
-        return self.renaming.of(bert_names.layer_rows(number))
+        return self.renaming.of(bert_names.layer_rows(number, self.parts))
 
     def rows(self, config: Any) -> list[names.Name]:
         """The rows of the network of a config, without a pooler."""

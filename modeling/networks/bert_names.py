@@ -19,9 +19,10 @@ FEED_FORWARD = (
     ("ffn_out", "output/dense", names.DENSE),
     ("ffn_norm", "output/LayerNorm", names.NORM),
 )
+BLOCK = *ATTENTION, *FEED_FORWARD
 
 
-def layer_rows(i, parts=(*ATTENTION, *FEED_FORWARD)):
+def layer_rows(i, parts=BLOCK):
     """The rows of layer i; `parts` are (path, name, variables) each."""
     rows = []
     for path, name, variables in parts:

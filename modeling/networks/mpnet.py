@@ -152,7 +152,7 @@ class MPNetEncoder(bert.BertEncoder):
         super().build(input_shape)
         self.distances.build()
 
-    def bias(self, mask, positions=None):
+    def bias(self, mask, positions=None, position_ids=None):
         """The whole and its learned part; rows share places where texts lie whole."""
         learned = self.distances.look_up(ops.shape(mask)[-1], positions)
         return super().bias(mask, positions) + learned, learned

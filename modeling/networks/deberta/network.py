@@ -277,7 +277,7 @@ class DebertaEncoder(bert.Network):
         for layer in filter(None, (self.relative, self.convolution)):
             layer.build((*input_shape, self.config.hidden_size))
 
-    def bias(self, mask, positions=None):
+    def bias(self, mask, positions=None, position_ids=None):
         """As in bert.Network, and the vectors of relative positions.
 
         Those within a text are the same wherever it lies in a row.

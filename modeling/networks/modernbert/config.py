@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from contract import errors
+from modeling import rotary
 from modeling.configs import config as config_lib
 from modeling.networks import bert_family
 
@@ -42,6 +43,7 @@ class ModernBertConfig(bert_family.RelativeConfig):
     decoder_bias: bool = True
     hidden_dropout_prob: ClassVar[float] = 0.0  # type: ignore[misc]
     type_vocab_size: ClassVar[int] = 0  # type: ignore[misc]
+    scales_outputs: ClassVar[bool] = True  # whether what is summed up begins smaller
     network: ClassVar[str] = "modernbert"
     kind: ClassVar[str] = "ModernBERT"
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
@@ -78,12 +80,7 @@ class ModernBertConfig(bert_family.RelativeConfig):
                 f"layer_types={[*types]} does not name {' or '.join(LAYER_TYPES)} for "
                 f"each of num_hidden_layers={count}; correct the config"
             )
-        if self.hidden_size // self.num_attention_heads % 2:
-            raise errors.InputError(
-                f"hidden_size={self.hidden_size} is an odd number for each of "
-                f"num_attention_heads={self.num_attention_heads}, and pairs of numbers "
-                "are rotated; correct the config"
-            )
+        rotary.check_width(self)
 
     @property
     def table_rows(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ from keras import ops
 
 from modeling import activations, bert, dropout_sites, kernels, kernels_tf, rotary
 from modeling.configs import keras_configs
+from modeling.features import attention_maps
 from modeling.networks.modernbert import config as config_lib
 from modeling.networks.modernbert import windows as windows_lib
 
@@ -21,7 +22,8 @@ class View(NamedTuple):
 
 def _dense(config, units, name, dtype, *, use_bias, is_output=False):
     """A dense layer; what is added to a sum begins smaller, by the number of sums."""
-    scale = math.sqrt(2 * config.num_hidden_layers) if is_output else 1
+    is_smaller = is_output and config.scales_outputs
+    scale = math.sqrt(2 * config.num_hidden_layers) if is_smaller else 1
     init = keras.initializers.TruncatedNormal(stddev=config.initializer_range / scale)
     return ModernBertDense(
         units, use_bias=use_bias, kernel_initializer=init, name=name, dtype=dtype
@@ -241,14 +243,6 @@ class ModernBertEncoder(bert.Network):
         super().build(shape)
         self.final_norm.build((*shape, self.config.hidden_size))
 
-    def walk(self, hidden, mask, position_ids, seed):
-        """As bert.Network's; local and global blocks have Views of their own."""
-        views, outputs = self.bias(mask, position_ids=position_ids), []
-        for block in self.blocks[:-1]:
-            hidden = self.run(block, (hidden,), views, None, seed=seed)
-            outputs.append(hidden)
-        return outputs
-
     def bias(self, mask, positions=None, position_ids=None):
         """The View of global blocks, and that of local ones."""
         config, length = self.config, ops.shape(mask)[-1]
@@ -361,8 +355,7 @@ def attention_weights(block, hidden, views):
     rotation = rotary.Rotation.of(places, width, base)
     hidden = block.attention_input(hidden, training=False)
     query, key, _ = block.attention.project(hidden, rotation)
-    scores = ops.cast(ops.einsum("bnsk,bntk->bnst", query, key), "float32")
     if block.is_local:
         is_near = ops.abs(places[:, None] - places) <= config.reach
         bias = ops.where(is_near, bias, kernels.MASK_BIAS)
-    return ops.softmax(scores / width**0.5 + bias)
+    return attention_maps.weigh(query, key, bias)
