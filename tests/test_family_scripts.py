@@ -12,7 +12,7 @@ from tests import tiny, tiny_family, whole_runs
 
 NETWORKS = (
     *("distilbert", "roberta", "electra", "albert"),
-    *("deberta-v2", "modernbert", "mpnet"),
+    *("deberta-v2", "modernbert", "mpnet", "nomic_bert"),
 )
 # Float32 rounding; two graphs multiply matrices of different padding.
 ROUNDING = 1e-5

@@ -9,7 +9,7 @@ from tests import tiny, tokenizer_files
 
 NETWORKS = (
     *("distilbert", "roberta", "xlm-roberta", "electra", "albert"),
-    *("deberta-v2", "mpnet"),
+    *("deberta-v2", "mpnet", "nomic_bert"),
 )
 MERGES = [pair.split() for pair in ("Ġ t", "h e", "Ġt he", "Ġ s", "e a", "Ġs ea")]
 

@@ -7,7 +7,15 @@ from typing import Any
 
 from contract import errors
 from modeling.checkpoints import names
-from modeling.networks import albert, bert_family, distilbert, electra, mpnet, roberta
+from modeling.networks import (
+    albert,
+    bert_family,
+    distilbert,
+    electra,
+    mpnet,
+    nomic_bert,
+    roberta,
+)
 from modeling.networks.deberta import spec as deberta
 from modeling.networks.elmo import spec as elmo
 from modeling.networks.encoder_decoder import spec as encoder_decoder
@@ -26,6 +34,7 @@ NETWORKS: tuple[NetworkSpec, ...] = (
     albert.NETWORK,
     deberta.NETWORK,
     modernbert.NETWORK,
+    nomic_bert.NETWORK,
     gpt.GPT,
     gpt.GPT_2,
     encoder_decoder.NETWORK,

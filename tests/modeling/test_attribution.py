@@ -37,6 +37,7 @@ RELATIVES = {  # and what their configs have besides
     "distilbert": {},
     "roberta": {},
     "mpnet": {},
+    "nomic_bert": {"type_vocab_size": 2},
     "electra": {"embedding_size": 6},
     "albert": {"embedding_size": 6},
 }

@@ -12,7 +12,14 @@ from modeling import models, text_encoder
 from modeling.configs import config as config_lib
 from modeling.features import head_config
 from modeling.features.text_vectors import TextVectors
-from modeling.networks import albert, distilbert, electra, mpnet, roberta
+from modeling.networks import (
+    albert,
+    distilbert,
+    electra,
+    mpnet,
+    nomic_bert,
+    roberta,
+)
 from serving import onnx_graph, onnx_runtime
 from tests import daily
 from tests.serving import networks
@@ -35,6 +42,7 @@ RELATIVES = {  # and what they have besides
     electra.ElectraConfig: {"embedding_size": 6, "type_vocab_size": 2},
     albert.AlbertConfig: {"embedding_size": 6, "type_vocab_size": 2},
     mpnet.MPNetConfig: {},
+    nomic_bert.NomicBertConfig: {"type_vocab_size": 2},
 }
 
 
