@@ -4,9 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from absl import logging
+
+from contract import wording
 from data_pipeline import label_maps
 from loading import model_directory
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import checkpoint, names
 from tasks.settings import model as model_settings
 
 
@@ -92,11 +95,31 @@ def load_weights(
     if resumes or not path:
         return "random: neither --init_checkpoint nor --pretrained is set", 0
     if fill:
-        return str(fill(model, path)), 0
-    files = model_directory.ModelFiles(init_checkpoint=path)
-    opened = model_directory.ModelDirectory(files, model.config)
-    options["starts_head"] = opened.starts_head(classes)
-    return str(checkpoint.load(model, path, file=opened.weights, **options)), 0
+        report = fill(model, path)
+    else:
+        files = model_directory.ModelFiles(init_checkpoint=path)
+        opened = model_directory.ModelDirectory(files, model.config)
+        options["starts_head"] = opened.starts_head(classes)
+        report = checkpoint.load(model, path, file=opened.weights, **options)
+    if settings.values().get("lora_rank"):
+        _warn_of_random(settings, model, report)
+    return str(report), 0
+
+
+def _warn_of_random(settings, model, report):
+    """Names what LoRA does not train and no file has given."""
+    rows = [row for row, _ in names.named_variables(model)]
+    own = {row.google for row in rows if not model.config.spec.is_head(row.path)}
+    random = [name for name in report.missing if name in own]
+    if not model.uses_pooler:
+        random = [name for name in random if "/pooler/" not in name]
+    if random:
+        logging.warning(
+            "%s leaves what is new below heads at random values: %s; give weights that "
+            "have them, or leave the flag out to train all",
+            settings.typed("lora_rank"),
+            wording.first_of(random),
+        )
 
 
 def load_network(model: Any, path: str, **_: bool) -> tuple[str, int]:

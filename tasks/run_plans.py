@@ -1,13 +1,14 @@
 """Plans of runs that train, from the settings of a command."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
 from absl import logging
 
-from contract import errors, export_formats
+from contract import errors, export_formats, file_names, remote_files
 from data_pipeline import label_maps
 from loading import model_directory
 from modeling import kernels_tf
@@ -197,6 +198,26 @@ def _lora(settings: fine_tuning.FineTuning, config: Any) -> lora.Lora | None:
         settings.lora_rank, settings.lora_alpha, settings.lora_targets, base
     )
     adapters.find_targets(config, made.targets)
+    width, typed = config.hidden_size, settings.typed("lora_rank")
+    errors.refuse(
+        (
+            settings.lora_rank > width,
+            f"{typed} exceeds the width of layers, {width}, above which two matrices "
+            "are not narrower than the kernel; give such as 8",
+        ),
+        (
+            settings.do_train and not base,
+            f"{typed} leaves the weights below heads as they are, and there are none; "
+            "give --pretrained",
+        ),
+    )
+    if base and remote_files.exists(os.path.join(base, file_names.ADAPTER_CONFIG)):
+        logging.warning(
+            "%s has an adapter, and that of this run is for the weights with it; so "
+            "that PEFT can open the new one, write them first: convert_checkpoint.py "
+            "--input=%s --to=hugging_face --output_dir=DIR, and --pretrained=DIR",
+            *(base, base),
+        )
     return made
 
 

@@ -79,6 +79,33 @@ def test_adapter_and_base_answer_as_the_run(data, tmp_path):
 
 
 @pytest.mark.slow
+def test_what_a_rank_cannot_do_is_named(data, tmp_path):
+    flags = whole_runs.arguments("classification", data, steps=2)
+    out = f"--output_dir={tmp_path / 'run'}"
+    line = tiny.refuse("run_classifier", *flags, out, "--lora_rank=500")
+    assert "--lora_rank=500 exceeds the width of layers, 32, above which" in line
+    path, (_, *others) = data / "model", flags
+    files = (
+        f"--bert_config_file={path}/bert_config.json",
+        f"--vocab_file={path}/vocab.txt",
+    )
+    line = tiny.refuse("run_classifier", *files, *others, out, "--lora_rank=2")
+    assert "--lora_rank=2 leaves the weights below heads as they are, and the" in line
+    # The new adapter is for the sum of the weights and the first one.
+    first, second = tmp_path / "first", tmp_path / "second"
+    done = run("classification", data, first, model="distilbert", steps=2)
+    assert "has an adapter" not in done.log
+    flags = whole_runs.arguments("classification", data, model="distilbert", steps=2)
+    flags = [flag.replace(str(data / "distilbert"), str(first)) for flag in flags]
+    done = tiny.succeed("run_classifier", *flags, f"--output_dir={second}", *LORA)
+    assert f"{first} has an adapter, and that of this run is for the wei" in done.log
+    assert "at random values" not in done.log
+    done = run("pairs", data, tmp_path / "pairs", steps=2)
+    assert "--lora_rank=2 leaves what is new below heads at random values" in done.log
+    assert "crossattention" in done.log.partition("at random values")[2]
+
+
+@pytest.mark.slow
 def test_replicas_processes_and_parts_train_the_same_adapter(
     data, forked_server, tmp_path
 ):

@@ -182,6 +182,12 @@ class Adapter:
                     "them by those of the model below",
                     *(self.source, module),
                 )
+            if key in network.read_whole:
+                logging.warning(
+                    "%s: %s counts, as after merge_and_unload() of PEFT; before it, "
+                    "PEFT's model reads the table below without the adapter",
+                    *(self.source, module),
+                )
             added = functools.partial(self._added, module, is_wide)
             places[key] = _Sum(*places[key], added), key
         return places

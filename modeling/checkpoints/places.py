@@ -211,6 +211,7 @@ def _nothing_found(directory, held, several):
         wrong = f"{len(several)} checkpoints there ({wording.first_of(several)})"
     else:
         _refuse_trainer(directory)
+        _refuse_folders(directory)
         _refuse(held)
         names = sorted(map(os.path.basename, held))
         if others := [name for name in names if name.endswith(".safetensors")]:
@@ -251,6 +252,17 @@ def _refuse_trainer(directory):
         f"{directory} holds no weights but those of a training in "
         f"{wording.first_of(folders)}; give the directory of {which}"
     )
+
+
+def _refuse_folders(directory):
+    """Names the adapters in folders of a directory, as PEFT saves several."""
+    pattern = os.path.join("*", file_names.ADAPTER_CONFIG)
+    paths = map(os.path.dirname, remote_files.matching(directory, pattern))
+    if folders := sorted(map(os.path.basename, paths)):
+        raise foreign_tensors.ForeignError(
+            f"{directory} holds no weights but those of adapters in "
+            f"{wording.first_of(folders)}; give the directory of one of them"
+        )
 
 
 def is_there(path: str) -> bool:

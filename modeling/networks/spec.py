@@ -98,6 +98,9 @@ class NetworkSpec:
         renamed: {part of a name in earlier files: that of today}.
         stacked: {key of a table in Hugging Face's files: that of a second one, whose
             rows follow those of the first here}.
+        read_whole: keys of tables in Hugging Face's files that transformers reads
+            without calling their module, so that PEFT's adapters of them have no effect
+            before they are merged.
         token_table: the path of a table that gets rows for special tokens.
         new_tokens: how many rows that may be.
         classifier: a Classifier; None for bert's.
@@ -152,6 +155,7 @@ class NetworkSpec:
     unprefixed: str = ""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     stacked: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    read_whole: Sequence[str] = ()
     token_table: str = ""
     new_tokens: int = 0
     classifier: Classifier | None = None

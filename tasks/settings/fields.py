@@ -18,7 +18,7 @@ import re
 import shlex
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from contract import errors, programs, remote_files
@@ -170,8 +170,12 @@ class Settings:
 
         Subclasses add to it what they refuse.
         """
+        self.check_read(self.given)
+
+    def check_read(self, names: Collection[str]) -> None:
+        """Raises InputError for a field of these that is not read beside the others."""
         for row in rows(type(self)).values():
-            needs = row.rules.only_with if row.name in self.given else _NOTHING
+            needs = row.rules.only_with if row.name in names else _NOTHING
             for other, wanted in needs.items():
                 if not _holds(getattr(self, other), wanted):
                     raise errors.InputError(

@@ -276,7 +276,11 @@ class FineTuning(Passes):
         if not names:
             return []
         each = itertools.product(*(domains[name] for name in names))
-        return [dict(zip(names, values, strict=True)) for values in each]
+        combinations = [dict(zip(names, values, strict=True)) for values in each]
+        for values in combinations:
+            with errors.named(lambda error: f"--grid={self.grid}: {error}"):
+                self.with_values(**values).check_read(values)
+        return combinations
 
     def _check_varies(self, name: str) -> None:
         if name in VARYING:

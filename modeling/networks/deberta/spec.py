@@ -16,6 +16,7 @@ _NETWORK = (
     ("convolution/norm", "encoder/conv/norm", "encoder.conv.LayerNorm", names.NORM),
 )
 _ATTENTION = ("position_key", "pos_key_proj"), ("position_query", "pos_query_proj")
+_TABLE = "deberta.encoder.rel_embeddings.weight"
 _LM_HEAD = (
     ("cls.predictions.transform.", "lm_predictions.lm_head."),
     ("cls.predictions.", "lm_predictions.lm_head."),
@@ -27,11 +28,7 @@ class _Deberta(bert_family.FamilySpec):
     def input_rows(self):
         path, rows = "bert/relative/table", super().input_rows()
         rows.append(
-            names.Name(
-                path,
-                "deberta/encoder/rel_embeddings",
-                "deberta.encoder.rel_embeddings.weight",
-            )
+            names.Name(path, "deberta/encoder/rel_embeddings", _TABLE),
         )
         for ours, google, theirs, variables in _NETWORK:
             google, theirs = f"deberta/{google}", f"deberta.{theirs}"
@@ -76,6 +73,7 @@ NETWORK = _Deberta(
     sizes=bert_family.FACTORIZED_SIZES,
     inputs=("bert/embeddings/", "bert/relative/", "bert/convolution/"),
     prefix="deberta",
+    read_whole=(_TABLE,),
     bare=("embeddings.", "encoder."),
     unprefixed="deberta.",  # so that its pooler stays beside it
     classifier=spec.Classifier("gelu_erf", 0.1, drops_input=True),

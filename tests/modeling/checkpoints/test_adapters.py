@@ -197,6 +197,26 @@ def test_whole_weights_and_wrapped_names_take_the_place_of_the_base(tmp_path):
     )
 
 
+def test_tables_that_peft_reads_without_their_adapter_are_named(tmp_path, caplog):
+    """As after merge_and_unload(); DeBERTa's forward reads the table's weight."""
+    config = {**SIZES, "model_type": "deberta-v2", "relative_attention": True}
+    config |= {"pos_att_type": ["c2p"], "position_buckets": 4}
+    weights = draw_base(tmp_path / "base", config)
+    table = "deberta.encoder.rel_embeddings"
+    rows = len(weights[f"{table}.weight"])
+    tensors = {
+        f"{table}.lora_embedding_A": np.ones((2, rows), np.float32),
+        f"{table}.lora_embedding_B": np.ones((8, 2), np.float32),
+    }
+    settings = {"lora_alpha": 2, "base_model_name_or_path": "../base"}
+    read = model_directory.read_config(str(tmp_path / "base" / "config.json"))
+    file = places.open_file(write_adapter(tmp_path / "a", settings, tensors), read)
+    (row,) = (row for row in names.network_rows(read) if "relative/table" in row.path)
+    expected = weights[f"{table}.weight"] + 2
+    np.testing.assert_allclose(file.read(row), expected, rtol=1e-6)
+    assert "rel_embeddings counts, as after merge_and_unload() of PEFT" in caplog.text
+
+
 REFUSED = {
     "dora": {"use_dora": True},
     "ia3": {"peft_type": "IA3"},

@@ -158,6 +158,16 @@ def test_checkpoints_of_a_trainer_are_named(source, folder, place):
             places.find(folder)
 
 
+@pytest.mark.parametrize("door", ["load", "find", "convert", "pretrained"])
+def test_folders_of_adapters_are_named(folder, door):
+    empty(folder, "README.md")
+    for name in ("german", "french"):
+        (folder / name).mkdir()
+        (folder / name / "adapter_config.json").touch()
+    with refused(f"{folder} holds no weights but those of adapters in french, german"):
+        DOORS[door](folder)
+
+
 @pytest.mark.parametrize(
     ("kind", "parts"),
     [

@@ -6,6 +6,7 @@ import pytest
 
 from contract import remote_files
 from tests import tiny
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,15 @@ def test_combinations_are_in_the_order_of_names_and_then_of_values():
         ("adam_bias_correction", True),
         ("adam_bias_correction", False),
     ]
+
+
+def test_combinations_vary_nothing_that_is_not_read():
+    read = "--grid=lora_rank=1,2;lora_alpha=4,8"
+    assert len(tiny.settings_of("run_tagger", read).combinations()) == 4
+    for grid in ("lora_alpha=4,8", "lora_rank=1,0;lora_alpha=4,8"):
+        settings = tiny.settings_of("run_tagger", f"--grid={grid}")
+        with refused(f"--grid={grid}: --lora_alpha=4.0 is read with --lora_rank; add"):
+            settings.combinations()
 
 
 def test_short_runs_have_points_more_often():
