@@ -103,7 +103,8 @@ def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) ->
 
     What is known stands in recipe.json, with which a killed command goes on. Of ways
     whose rows differ by less than a standard error the first is chosen. A fine-tuning,
-    which takes long, ends with the fold after which it is behind.
+    which takes long, ends with the fold after which it is behind; if that is by more
+    than a standard error, no other rate is tried.
 
     Raises:
         InputError: there are too few rows, or the directory has another record.
@@ -129,6 +130,9 @@ def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) ->
     for way in ways:
         task, plan = recipes.make(settings, rows, way)
         is_long = way.recipe == recipe.FINE_TUNE
+        if is_long and (reason := _why_hopeless(each)):
+            print(f"recipe: {way.name}: not tried, since {reason}", flush=True)
+            continue
         for fold in range(_FOLDS):
             if str(fold) not in record.folds(way.name):
                 if is_long not in trainers:
@@ -157,6 +161,18 @@ def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) ->
     return Choice(best.way, temperature, files)
 
 
+def _why_hopeless(each: Sequence["_HeldOut"]) -> str:
+    """Why no further fine-tuning, which takes long, would be chosen; or ""."""
+    if any(held.is_right for held in each):
+        return "every row held out is right"
+    *others, last = each
+    if last.way.recipe == recipe.FINE_TUNE and any(
+        sum(last.lead(other)) < 0 for other in others
+    ):
+        return f"{last.way.name} is behind by more than a standard error"
+    return ""
+
+
 class _HeldOut:
     """The rows that were held out from a way, and how they come off."""
 
@@ -175,6 +191,11 @@ class _HeldOut:
         good = -np.square(gold - given) if self.kind == "regression" else gold == given
         self._good = np.full(len(whole), np.nan)
         self._good[self.rows] = good.reshape(len(gold), -1).mean(axis=1)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all rows were held out, and the label of each is right."""
+        return self.kind != "regression" and bool(np.all(self._good == 1))
 
     def lead(self, other: "_HeldOut") -> tuple[float, float]:
         """By how much rows come off better than those of another; standard error."""

@@ -191,7 +191,8 @@ def table_of(out):
 def test_auto_compares_ways_on_rows_that_they_have_not_seen(chosen, model_dir, data):
     path, done = chosen
     table, best = table_of(done.out)
-    assert [*table] == [way.name for way in WAYS]
+    names = [way.name for way in WAYS]
+    assert [*table] in (names, names[:-1])  # see the next test
     assert table["contrastive"][0] == table["vectors"][0] == 24
     record = json.loads((path / "recipe.json").read_text())
     assert record["chosen"] == best
@@ -212,6 +213,24 @@ def test_auto_compares_ways_on_rows_that_they_have_not_seen(chosen, model_dir, d
     assert table["vectors"][1] == pytest.approx(right / 24, abs=1e-4)
 
 
+def test_fine_tuning_that_would_not_be_chosen_is_not_tried():
+    def held(way, good, *, is_whole=True):
+        own = recipe_choice._HeldOut.__new__(recipe_choice._HeldOut)
+        own.way, own.kind, own._good = way, "classification", np.array(good, float)
+        own._good[4 if is_whole else 2 :] *= 1 if is_whole else np.nan
+        return own
+
+    contrastive, vectors, long, _ = WAYS
+    first = [held(contrastive, [1, 1, 1, 0]), held(vectors, [1, 0, 1, 0])]
+    assert recipe_choice._why_hopeless(first) == ""
+    right = [held(contrastive, [1, 1, 1, 1]), held(vectors, [1, 0, 1, 0])]
+    assert recipe_choice._why_hopeless(right) == "every row held out is right"
+    far = held(long, [0, 0, 1, 1], is_whole=False)
+    assert recipe_choice._why_hopeless([*first, far]).startswith(f"{long.name} is")
+    near = held(long, [1, 1, 0, 0], is_whole=False)
+    assert recipe_choice._why_hopeless([*first, near]) == ""
+
+
 @pytest.mark.slow
 def test_winner_is_trained_on_all_rows(chosen, contrasted, on_vectors):
     path, done = chosen
@@ -224,7 +243,7 @@ def test_winner_is_trained_on_all_rows(chosen, contrasted, on_vectors):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [3, 9])
+@pytest.mark.parametrize("number", [3, 8])
 def test_auto_that_is_killed_goes_on(chosen, number, tmp_path):
     path, whole = chosen
     command = json.loads((path / "run.json").read_text())["command"]
