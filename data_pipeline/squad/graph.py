@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing
+from data_pipeline.batches import excerpts, packing
 from data_pipeline.squad import choice
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import base, normalization, offsets
@@ -61,7 +61,7 @@ def encoder(
 def _cut(contexts, query, tokenizer, max_tokens, doc_stride):
     """The windows of contexts after their queries, ragged [B, (S)] or [B, (S), C]."""
     ids = contexts.ids
-    question, _, starts, stops = context_windows.cut(
+    question, _, starts, stops = excerpts.cut(
         query.row_lengths(), ids.row_starts(), ids.row_limits(), max_tokens, doc_stride
     )
     tokens, first_lengths = packing.pack(

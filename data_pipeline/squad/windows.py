@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from contract import errors, features, file_names, outcomes
 from data_pipeline import findings
-from data_pipeline.batches import batching, packing, tf_records
+from data_pipeline.batches import batching, excerpts, packing, tf_records
 from data_pipeline.squad import files
 from data_pipeline.text import base
 from terminal import progress
@@ -252,29 +252,6 @@ def tokenize_contexts(
     )
 
 
-def cut(query_lengths, context_starts, context_ends, max_tokens, doc_stride):
-    """Cuts windows as TensorFlow operations, for training and serving alike.
-
-    `query_lengths`, int64 [B], are tokens of questions; a question's context is tokens
-    `context_starts` to `context_ends`, int64 [B]; `max_tokens` are of `check_lengths`.
-
-    Returns:
-        int64 [N] each: question and number in it of each window, and its excerpt's
-        first token and the one after its last, counted like `context_starts`.
-    """
-    room = max_tokens - query_lengths
-    stride = tf.minimum(room, doc_stride)
-    lengths = context_ends - context_starts
-    counts = 1 - tf.minimum(room - lengths, 0) // stride  # [B]
-    counts = tf.where(lengths > 0, counts, 0)
-    question = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)  # [N]
-    number = tf.ragged.range(counts).flat_values
-    starts = tf.gather(context_starts, question) + number * tf.gather(stride, question)
-    stops = starts + tf.gather(room, question)
-    stops = tf.minimum(stops, tf.gather(context_ends, question))
-    return question, number, starts, stops
-
-
 def _windows_of(rows, questions, contexts, tokenizer, limits) -> dict[str, Any]:
     """The fields of a QuestionSplit of some questions."""
     max_seq_length, doc_stride, max_query_length = limits
@@ -282,7 +259,7 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> dict[str, Any]:
     full_lengths = query.row_lengths().numpy()
     query_lengths = np.minimum(full_lengths, max_query_length)
     context_index = questions.context_index[rows]
-    cuts = cut(
+    cuts = excerpts.cut(
         query_lengths,
         contexts.splits[context_index],
         contexts.splits[context_index + 1],
