@@ -641,6 +641,8 @@ class Classifier(FittedModel[ClassifierSettings]):
         more: dict[str, Any] = {} if form == "joined" else {"pair_input": form}
         if classes.problem_type == "multi_label":
             more["multi_label_threshold"] = self.loaded.threshold
+        if classes.windows:
+            more |= dataclasses.asdict(classes.windows) | {"long_texts": "windows"}
         is_choice = classes.problem_type == "choice"
         return more if is_choice else {**more, "problem_type": classes.problem_type}
 

@@ -26,7 +26,14 @@ from data_pipeline.seq2seq import graph
 from data_pipeline.tables import label_files, memory_rows
 from data_pipeline.text import base, wordpiece
 from loading import model_directory
-from modeling import kernels_tf, losses, models, pretrainers, text_encoder
+from modeling import (
+    kernels_tf,
+    losses,
+    models,
+    pretrainers,
+    sequences,
+    text_encoder,
+)
 from modeling.checkpoints import (
     checkpoint,
     conversion,
@@ -38,7 +45,7 @@ from modeling.configs import config, config_limits
 from modeling.features import attention_maps, text_vectors, vectors
 from modeling.generation import beam_search, scoring
 from modeling.networks.encoder_decoder import config as encoder_decoder_config
-from serving import export, formats, predictor, search
+from serving import classifiers, export, formats, predictor, search
 from training import inference
 from training.optimizers import bert_adam, warmup
 
@@ -120,7 +127,7 @@ class Loaded:
 
         A string is one text. A model of choice takes B contexts, `seconds` that stand
         before each answer, if it was trained on such, and `choices`, lists of C
-        answers; its inputs are [B, C, S].
+        answers; its inputs are [B, C, S], and of a model that reads windows [B, W, S].
 
         Raises:
             ValueError: there are not as many `seconds` or `choices` as texts, or the
@@ -131,7 +138,10 @@ class Loaded:
         return {k: keras.ops.convert_to_tensor(grid) for k, grid in inputs.items()}
 
     def tokens(self, text, second=None) -> list[str]:
-        """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
+        """The tokens that the model reads of a text, [CLS] and [SEP] among them.
+
+        They are those of the first window, of several.
+        """
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
         seconds = None if second is None else [second]
         packed = encode.pack(*encode.checked([text], seconds))
@@ -253,9 +263,13 @@ class Loaded:
         return text_vectors.compare(first, second, similarity)
 
     def attention(self, text, second=None) -> np.ndarray:
-        """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
+        """Attention probabilities of one text, float32 [L, N, S, S], query by key.
+
+        They are those of the first window, of several.
+        """
         self._check_encodes("attention")
         inputs = self.encode([text], None if second is None else [second])
+        inputs = sequences.as_rows(inputs)
         outputs, mask = self.model.encode(inputs, None), inputs[features.INPUT_MASK]
         maps = attention_maps.compute(self.model.network, outputs, mask)
         return keras.ops.convert_to_numpy(maps)[0]
@@ -403,13 +417,7 @@ class Loaded:
         label_set, model = self._label_set("export"), self.model
 
         def make(variables):
-            return export.TextClassifier(
-                self._pack,
-                losses.WithProbabilities(label_set.shares_as, model),
-                variables,
-                label_set.names if label_set.has_one_label else (),
-                model.config,
-            )
+            return classifiers.served(self._pack, label_set, model, variables)
 
         files = {file_names.LABEL_MAP: label_maps.text(label_set)}
         form = {"export_format": export_format, "quantization": quantization}
@@ -423,8 +431,13 @@ class Loaded:
         return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
 
     def _shares(self, rows):
-        logits = self._forward(self._pack.pack(*rows))["logits"]
-        kind = self._label_set("predict").shares_as
+        classes, packed = self._label_set("predict"), self._pack.pack(*rows)
+        counts, kind = packed.counts, classes.shares_as
+        if counts is not None:  # windows are in batches of so many
+            packed = dataclasses.replace(packed, counts=None)
+        logits = self._forward(packed)["logits"]
+        if counts is not None:
+            logits = sequences.join_counted(logits, counts, classes.window_logits)
         shares = losses.probabilities(kind, logits)
         return keras.ops.convert_to_numpy(shares)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from contract import errors, json_files, wording
 from data_pipeline import label_maps
-from data_pipeline.classification import labels
+from data_pipeline.classification import labels, long_texts
 from data_pipeline.tables import text_rows
 from data_pipeline.tagging import schemes
 
@@ -36,7 +36,8 @@ def check_count(path: str, classes: label_maps.Classes, num_classes: int | None)
 
 
 def _labels(names, label_separator=",", **settings):
-    return labels.Labels(names, separator=label_separator, **settings)
+    windows = long_texts.read_settings(settings)
+    return labels.Labels(names, separator=label_separator, windows=windows, **settings)
 
 
 # Files of earlier versions may have a "file_scheme", and IOB1 for BIO.

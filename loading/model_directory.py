@@ -617,5 +617,7 @@ def _reading(classes: label_maps.Classes) -> Mapping[str, Any]:
     """How a classifier with these classes reads the sequences of an example."""
     if not isinstance(classes, labels.Labels):
         return {}
-    kind = sequences.choose_kind(classes.problem_type, classes.pair_input)
+    kind = sequences.choose_kind(
+        classes.problem_type, classes.pair_input, classes.window_logits
+    )
     return {"sequences": kind}

@@ -156,7 +156,8 @@ class BertClassifier(BertModel):
     Call shapes: three features [B, S] -> {"logits": [B, C]} float32. Where an example
     is G sequences, features are [B, G, S], and their vectors are "summed" before the
     linear layer (GPT section 3.3, similarity), or "compared", with one logit each, [B,
-    G] (there, choice; BERT section 4.4). With `predicts_tokens`, a model that trains
+    G] (there, choice; BERT section 4.4); or they are windows of a text, whose logits
+    are joined by "mean" or "max". With `predicts_tokens`, a model that trains
     returns next_token_losses [..., S - 1], too; see `token_heads.predict_tokens`.
     """
 
@@ -201,10 +202,11 @@ class BertClassifier(BertModel):
     def pool(self, features, seed=None, outputs=None):
         """The head's input: [B, W], or [B, G, W] where sequences are compared.
 
-        `outputs` are the network's, where it has been called already.
+        That of windows is [B * G, W]. `outputs` are the network's, where it has been
+        called already.
         """
         is_single = self.sequences == "single"
-        rows = features if is_single else sequences.as_rows(features)
+        rows = features if is_single else self._rows(features)
         if self.source:
             pooled = self.source.text_vectors(rows, seed, outputs)
         else:
@@ -216,6 +218,14 @@ class BertClassifier(BertModel):
                 pooled = keras.ops.cast(first, "float32")
         kind = self.sequences
         return pooled if is_single else sequences.join_rows(pooled, features, kind)
+
+    @property
+    def _reads_windows(self):
+        return self.sequences in sequences.OF_WINDOWS
+
+    def _rows(self, features):
+        rows = sequences.window_rows if self._reads_windows else sequences.as_rows
+        return rows(features)
 
     def features_spec(self):
         """As BertModel's; [B, G, S] where an example is G sequences."""
@@ -230,13 +240,15 @@ class BertClassifier(BertModel):
         seed = self.dropout_seed(training, seed)
         outputs, more = None, {}
         if self.predicts_tokens and seed is not None:
-            rows = sequences.as_rows(features)
+            rows = self._rows(features)
             outputs = token_heads.encode_and_predict(self, rows, seed)
             losses = sequences.by_example(outputs["next_token_losses"], features)
             more = {"next_token_losses": losses}
         pooled = self.pool(features, seed, outputs)
         is_choice = self.sequences == "compared"
         logits = self.classifier(pooled, seed=seed, is_shared=is_choice)
+        if self._reads_windows:
+            logits = sequences.join_windows(logits, features, self.sequences)
         return {"logits": logits[..., 0] if is_choice else logits, **more}
 
 

@@ -286,16 +286,26 @@ class TextClassifier(TextModel):
         label_names: Sequence[str],
         limits: Limits | None = None,
     ):
-        labels = tf.constant(label_names, tf.string) if label_names else None
+        name = namer(label_names)
 
         def finish(_, outputs):
-            results = {"probabilities": outputs["probabilities"]}  # [B, C]
-            if labels is not None:
-                best = tf.argmax(results["probabilities"], axis=-1)
-                results["label"] = tf.gather(labels, best)  # [B]
-            return results
+            return name(outputs["probabilities"])
 
         super().__init__(encoder, forward, variables, finish, limits)
+
+
+def namer(label_names: Sequence[str]) -> Callable[[Any], dict[str, Any]]:
+    """A function of probabilities [B, C] to a classifier's answers; see there."""
+    labels = tf.constant(label_names, tf.string) if label_names else None
+
+    def name(probabilities):
+        results = {"probabilities": probabilities}
+        if labels is not None:
+            best = tf.argmax(probabilities, axis=-1)
+            results["label"] = tf.gather(labels, best)  # [B]
+        return results
+
+    return name
 
 
 def text_function(function: Callable, *names: str):

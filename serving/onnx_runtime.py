@@ -16,6 +16,7 @@ import tensorflow as tf
 from contract import cores, errors
 from contract import features as feature_names
 from modeling import losses
+from modeling import sequences as windows
 from serving import export
 
 PACKAGES = ("onnxruntime", "onnx")  # the first runs, both write
@@ -29,7 +30,7 @@ def check(config: Any, reading: Any, sequences: str) -> None:
         problem = f"{config.kind} is not written as ONNX"
     elif not (reading.is_plain or reading.pooling):
         problem = "ONNX has no --layer_mix and no --head"
-    elif sequences != "single":
+    elif sequences not in ("single", *windows.OF_WINDOWS):
         problem = "examples of several sequences are not written as ONNX"
     elif reading.pooling == "last":
         problem = "ONNX has no pooling of the last token"

@@ -1,12 +1,14 @@
-"""SavedModels that cut texts of any length into windows: question answerers, taggers.
+"""SavedModels that cut texts of any length into windows, for all kinds of heads.
 
 The network takes the windows slice by slice.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from modeling import losses, sequences
 from serving import export
 
 
@@ -93,3 +95,44 @@ class WordTagger(export.ServedModel):
             words=tf.function(tag_words, [spec], autograph=False),
             ids=export.ids_function(forward, ids_shape, limits),
         )
+
+
+class LongTextClassifier(export.ServedModel):
+    """Signatures of a classifier: `serving_default` takes text, `ids` windows.
+
+    The latter returns `logits` float32 [N, C] of each window.
+
+    Args:
+        encoder: whose `served` is of windows; without it, `ids` is the only signature.
+        model: features int32 [N, S] -> {logits} float32 [N, C].
+        label_names: as of `export.TextClassifier`.
+        problem_type: as of `losses.probabilities`.
+        window_logits: as of `sequences.join_counted`.
+    """
+
+    def __init__(
+        self,
+        encoder: export.TextEncoder,
+        model: Any,
+        variables: Iterable[tf.Variable],
+        label_names: Sequence[str],
+        problem_type: str,
+        window_logits: str,
+    ):
+        name, shape = export.namer(label_names), encoder.ids_shape
+
+        def forward(features):
+            return {"logits": model(features, training=False)["logits"]}
+
+        def finish(counts, outputs):
+            logits = sequences.join_counted(outputs["logits"], counts, window_logits)
+            return name(losses.probabilities(problem_type, logits))
+
+        ids = export.ids_function(forward, shape, model.config)
+        if encoder.served is None:
+            super().__init__(variables, ids=ids)
+            return
+        names = encoder.text_names
+        stages = export.Stages(names, encoder.served, forward, finish, shape)
+        default = export.text_function(stages.answer, *names)
+        super().__init__(variables, stages, serving_default=default, ids=ids)

@@ -23,9 +23,9 @@ from modeling import losses, models, sequences
 from modeling.checkpoints import checkpoint, conversion
 from modeling.configs import config_limits
 from modeling.features import attribution
-from serving import export, formats
+from serving import classifiers, formats
 from tasks import fine_tuning, networks, run_plans
-from tasks.settings import recipe
+from tasks.settings import long_texts, recipe
 from tasks.settings.classifier import ClassifierSettings
 from training import checkpoints, inference, metrics, run_plan, tensorboard
 
@@ -62,12 +62,15 @@ def read(settings: ClassifierSettings) -> Rows:
     settings.check_network(config, files.config_file, tokenizer.in_graph)
     rows_source = settings.source()
     settings.check_kind(rows_source.kind)
+    head = run_plans.first_head(settings, opened, "classifier")
+    if head and not settings.do_train and getattr(head.classes, "windows", None):
+        errors.refuse(*long_texts.refusals(settings, f"the model of {head.source}"))
     data = row_splits.load(
         rows_source,
         settings.wanted_splits,
         tokenizer,
         settings.max_seq_length,
-        head=run_plans.first_head(settings, opened, "classifier"),
+        head=head,
         default_metrics=metrics.DEFAULTS,
         num_texts=None if settings.do_train else run_plans.num_texts(settings, opened),
         show=findings.show,
@@ -119,11 +122,15 @@ def open_teacher(settings: ClassifierSettings, data, plan):
     )
     keras.config.set_dtype_policy(plan.dtype_policy)  # as run.start does
     with plan.strategy.scope():
-        built = teacher.build(*teacher.find_head("classifier"))
-    model = built.model
+        built = teacher.read("classifier")
+    model: Any = built.model
+    theirs: Any = None
     checkpoint.check_trained(model, built.report, "give the --output_dir of a run")
     predict, digest = inference.predictor(plan, model), conversion.digest(model)
-    encode = encoding.Encoder(teacher.tokenizer, length)
+    if windows := getattr(head.classes, "windows", None):  # of its own length
+        length, theirs = teacher.run.flags.get("max_seq_length", length), head.classes
+        digest += f" {windows.typed()} of {length}"
+    encode = encoding.Encoder(teacher.tokenizer, length, theirs)
     return soft_labels.SoftLabels(data, encode, predict, digest, columns)
 
 
@@ -162,7 +169,9 @@ class ClassifierTask(fine_tuning.FineTuningTask):
             self.splits |= soft.training_examples(*taught)
             objective = losses.distillation(rows.problem_type, *taught, weights)
         self.objective = losses.with_next_tokens(objective, settings.lm_loss_weight)
-        self._sequences = sequences.choose_kind(rows.problem_type, label_set.pair_input)
+        self._sequences = sequences.choose_kind(
+            rows.problem_type, label_set.pair_input, label_set.window_logits
+        )
         formats.check(settings.export_format, opened.config, reading, self._sequences)
 
     def make_model(self):
@@ -295,21 +304,22 @@ class ClassifierTask(fine_tuning.FineTuningTask):
         return scored.results("test")
 
     def write_records(self, directory):
-        """Writes train.tf_record and so on, with --write_tf_records."""
-        if self.settings.write_tf_records:
+        """Writes train.tf_record and so on, with --write_tf_records; not of windows."""
+        if self.settings.write_tf_records and not self.classes.windows:
             row_splits.write_records(
                 directory, self._rows, self.settings.max_seq_length
             )
 
     def served(self, model, variables):
         """Raw text in, label and probabilities out."""
-        return export.TextClassifier(
-            self._rows.encode,
-            losses.WithProbabilities(self.classes.shares_as, model),
-            variables,
-            self.classes.names if self.classes.has_one_label else (),
-            model.config,
-        )
+        return classifiers.served(self._rows.encode, self.classes, model, variables)
+
+    def open_export(self, path):
+        """As FineTuningTask's, for examples of several windows."""
+        network = super().open_export(path)
+        if network is None or not self.classes.windows:
+            return network
+        return sequences.joining(network, self._sequences)
 
 
 def run(settings: ClassifierSettings) -> None:

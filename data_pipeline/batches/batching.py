@@ -82,7 +82,8 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
 
     Returns:
         Dicts: input_ids, input_mask, segment_ids int32 [B, S] ([B, G, S] of G sequences
-        an example), the targets and the others.
+        an example, as many as the example of the batch that has most), the targets and
+        the others.
     """
     tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
     first_lengths = tf.constant(packed.first_lengths)
@@ -94,18 +95,24 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
         for name, values in (targets or {}).items()
     }
 
-    def gather(indices):
-        indices = tf.maximum(indices, 0)
+    def pad(indices):
         rows = indices
         if num_sequences > 1:
             each = tf.range(num_sequences, dtype=indices.dtype)
             rows = tf.reshape(indices[:, None] * num_sequences + each, [-1])
-        batch = packing.pad(
+        return packing.pad(
             tf.gather(tokens, rows),
             tf.gather(first_lengths, rows),
             pad_to,
             num_sequences,
         )
+
+    if packed.counts is not None:
+        pad = _window_padder(packed, tokens, pad_to)
+
+    def gather(indices):
+        indices = tf.maximum(indices, 0)
+        batch = pad(indices)
         for name, values in targets.items():
             chosen = values(indices) if callable(values) else tf.gather(values, indices)
             if isinstance(chosen, tf.RaggedTensor):
@@ -119,6 +126,32 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
     # Two batches ahead are enough, and no more threads than the model can spare.
     dataset = dataset.map(gather, num_parallel_calls=1).prefetch(2)
     return without_autotuning(dataset)
+
+
+def _window_padder(packed, tokens, pad_to):
+    """A function of examples [B] to features [B, G, S]; G differs, unless S does not.
+
+    Examples of fewer sequences have empty ones behind theirs.
+    """
+    counts = tf.constant(packed.counts)
+    starts = tf.cumsum(counts, exclusive=True)
+    first_lengths = tf.constant(packed.first_lengths)
+    most = int(packed.counts.max(initial=1)) if pad_to else None
+
+    def pad_windows(indices):
+        first = tf.gather(starts, indices)
+        rows = tf.ragged.range(first, first + tf.gather(counts, indices))
+        each, lengths = (tf.gather(v, rows.values) for v in (tokens, first_lengths))
+        grids = packing.pad(each, lengths, pad_to)
+        size = indices.shape[0]
+        return {
+            name: rows.with_values(grid).to_tensor(
+                0, shape=[size, most, *grid.shape[1:]]
+            )
+            for name, grid in grids.items()
+        }
+
+    return pad_windows
 
 
 def without_autotuning(dataset: "tf.data.Dataset") -> "tf.data.Dataset":

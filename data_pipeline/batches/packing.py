@@ -27,6 +27,7 @@ class Packed:
     first_lengths: np.ndarray  # int32 [N * G], tokens of segment 0: [CLS] A [SEP]
     num_truncated: int = 0  # examples that lost tokens to the length limit
     num_sequences: int = 1  # G, which follow each other: one for each answer, or order
+    counts: np.ndarray | None = None  # int64 [N], where examples differ in G
 
     @property
     def sequence_lengths(self):
@@ -35,11 +36,26 @@ class Packed:
 
     @property
     def lengths(self):
-        """int64 [N], tokens of the longest sequence of an example."""
+        """int64 [N], tokens of the longest sequence of an example.
+
+        Where examples differ in G, tokens of all its sequences.
+        """
+        if self.counts is not None:
+            return np.diff(self.splits[row_splits(self.counts)])
         lengths = self.sequence_lengths.reshape(-1, self.num_sequences)
         return lengths.max(axis=1, initial=0)
 
+    def sequences(self, examples):
+        """The sequences of examples int [B], end to end."""
+        if self.counts is not None:
+            starts = row_splits(self.counts)[examples]
+            return ranges(starts, self.counts[examples])
+        each = np.arange(self.num_sequences)
+        return (examples[:, np.newaxis] * self.num_sequences + each).ravel()
+
     def __len__(self):
+        if self.counts is not None:
+            return len(self.counts)
         return (len(self.splits) - 1) // self.num_sequences
 
     def __repr__(self):
@@ -70,8 +86,8 @@ def ranges(starts, lengths):
 
 def digest(packed: Packed, *targets) -> str:
     """Eight hexadecimal digits that differ where sequences or target arrays differ."""
-    value = 0
-    for array in (packed.tokens, packed.splits, *targets):
+    value, counts = 0, () if packed.counts is None else (packed.counts,)
+    for array in (packed.tokens, packed.splits, *counts, *targets):
         for start in range(0, len(array), _DIGESTED_ROWS):
             rows = array[start : start + _DIGESTED_ROWS]
             value = zlib.crc32(np.ascontiguousarray(rows).tobytes(), value)
@@ -165,13 +181,20 @@ def grids(packed: Packed, length: int, rows: Any = slice(None)):
 
 def gather(packed: Packed, indices: np.ndarray, length: int | None = None):
     """As `pad` of the examples int [B], without TensorFlow, in arrays."""
-    count = packed.num_sequences
-    rows = (indices[:, np.newaxis] * count + np.arange(count)).ravel()
+    count, rows = packed.num_sequences, packed.sequences(indices)
     longest = packed.sequence_lengths[rows].max(initial=0)
+    padded = grids(packed, length or longest, rows)
+    if packed.counts is not None:
+        counts = packed.counts[indices][:, np.newaxis]
+        is_real = np.arange(counts.max(initial=0)) < counts  # [B, G]
+        whole = {n: (*is_real.shape, *grid.shape[1:]) for n, grid in padded.items()}
+        filled = {name: np.zeros(whole[name], features.INTEGER) for name in padded}
+        for name, grid in padded.items():
+            filled[name][is_real] = grid
+        return filled
     shape = (len(indices), count)[: 1 + (count > 1)]
     return {
-        name: grid.reshape(*shape, *grid.shape[1:])
-        for name, grid in grids(packed, length or longest, rows).items()
+        name: grid.reshape(*shape, *grid.shape[1:]) for name, grid in padded.items()
     }
 
 
@@ -201,15 +224,16 @@ def pack_ids(ids_a, ids_b, *, special, max_seq_length, num_sequences=1) -> Packe
 
 def take(packed: Packed, rows: np.ndarray) -> Packed:
     """The same examples in the order of `rows`, int [N]."""
-    count = packed.num_sequences
-    rows = (rows[:, np.newaxis] * count + np.arange(count)).ravel()
+    counts = None if packed.counts is None else packed.counts[rows]
+    rows = packed.sequences(rows)
     lengths = packed.sequence_lengths[rows]
     return Packed(
         packed.tokens[ranges(packed.splits[rows], lengths)],
         row_splits(lengths),
         packed.first_lengths[rows],
         packed.num_truncated,
-        count,
+        packed.num_sequences,
+        counts,
     )
 
 
@@ -221,6 +245,9 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
         np.concatenate([part.first_lengths for part in parts]),
         sum(part.num_truncated for part in parts),
         parts[0].num_sequences,
+        None
+        if parts[0].counts is None
+        else np.concatenate([part.counts for part in parts]),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from contract import characters, errors, features, wording
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
-from data_pipeline.classification import choice_forms, labels
+from data_pipeline.classification import choice_forms, labels, long_texts
 from data_pipeline.tables import clue, labelled, memory_rows, text_rows
 from data_pipeline.text import base
 from terminal import progress
@@ -26,7 +26,7 @@ class Encoder:
     packing.pack. An example is one sequence, or several that follow each other: A
     before B, then B before A (pair_input of "both_orders"); or for each of choices
     [B, C], `text_a [SEP] text_b choice`, or the form of C3 or ChID (pair_input of
-    "separate" or "cloze").
+    "separate" or "cloze"). Windows of long texts are cut by `pack` and `cut_served`.
     """
 
     tokenizer: base.Tokenizer
@@ -73,6 +73,8 @@ class Encoder:
 
     def pack(self, *columns: Any) -> packing.Packed:
         """Packs the rows of lists of texts, or None, and counts those that are cut."""
+        if self.windows:
+            return self._pack_windows(*columns)
         tensors = (c if c is None else tf.constant(c, tf.string) for c in columns)
         ids_a, ids_b, is_cut = self._ids(*tensors)  # a trace takes longer
         packed = packing.pack_ids(
@@ -90,6 +92,44 @@ class Encoder:
             lengths = packed.sequence_lengths.astype(features.INTEGER)
             packed = dataclasses.replace(packed, first_lengths=lengths)
         return packed
+
+    @property
+    def windows(self) -> long_texts.Windows | None:
+        """Those of long texts; None where these are cut."""
+        return self.label_set.windows if self.label_set else None
+
+    def _cut_windows(self, texts):
+        """As `__call__` for each window; and as Windows.cut, what is of each text."""
+        assert self.windows
+        special, length = self.tokenizer, self.max_seq_length
+        ids = special.tokenize(texts)
+        excerpts, *of_texts = self.windows.cut(ids, special, length)
+        packed = packing.pack(excerpts, None, special=special, max_seq_length=length)
+        return packed, *of_texts
+
+    def _pack_windows(self, texts, *others):
+        self._check_single(*others)
+        packed, counts, is_cut = self._cut_windows(tf.constant(texts, tf.string))
+        return dataclasses.replace(
+            packing.unpad(*packed),
+            num_truncated=int(is_cut.numpy().sum()),
+            counts=counts.numpy(),
+        )
+
+    def cut_served(
+        self, texts: "tf.Tensor"
+    ) -> "tuple[dict[str, tf.Tensor], tf.Tensor]":
+        """The model's inputs for N windows of texts [B]; int64 [B], those of each."""
+        with tf.device("CPU:0"):  # where string operations are
+            packed, counts, _ = self._cut_windows(texts)
+            return packing.pad(*packed), counts
+
+    def _check_single(self, *others):
+        if self.windows and any(other is not None for other in others):
+            raise errors.InputError(
+                "--long_texts=windows reads single texts, and these are pairs or have "
+                "choices; give one text, or a model that truncates"
+            )
 
     @property
     def num_sequences(self) -> int:
@@ -128,8 +168,12 @@ class Encoder:
 
     @property
     def served(self) -> Callable[..., Any] | None:
-        """`features`, where the tokenizer is TensorFlow operations; else None."""
-        return self.features if self.tokenizer.in_graph else None
+        """`features`, where the tokenizer is TensorFlow operations; else None.
+
+        Of windows `cut_served`.
+        """
+        serves = self.cut_served if self.windows else self.features
+        return serves if self.tokenizer.in_graph else None
 
     def checked(
         self,
@@ -147,6 +191,7 @@ class Encoder:
             choices = [listed(f"choices[{i}]", row) for i, row in enumerate(choices)]
         memory_rows.check_indexes({"texts": texts, "seconds": seconds})
         texts = listed("texts", texts)
+        self._check_single(seconds, choices)
         seconds = None if seconds is None else listed("seconds", seconds)
         for name, values in (("seconds", seconds), ("choices", choices)):
             if values is not None and len(values) != len(texts):
@@ -167,7 +212,8 @@ class Encoder:
         return texts, seconds, choices
 
     def check(self, table: labelled.Table) -> None:
-        """Refuses rows that do not suit the labels and pair_input."""
+        """Refuses rows that do not suit the labels, pair_input or windows."""
+        self._check_single(table.text_b, table.choices)
         names = self.label_set.names if self.label_set else ()
         is_twice = self.label_set and self.label_set.pair_input == "both_orders"
         if is_twice and table.text_b is None:

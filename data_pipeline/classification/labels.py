@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from contract import errors, features, wording
+from data_pipeline.classification import long_texts
 from data_pipeline.tables import label_files, labelled, numbers
 
 # The problem types, with the fewest labels of each.
@@ -31,6 +32,7 @@ class Labels:
     # "separate" question and answer, or a "cloze" that an answer fills.
     pair_input: str = "joined"
     activation: str = ""  # of a regression, or "sigmoid", as most CrossEncoders have it
+    windows: long_texts.Windows | None = None  # of long texts; None: they are cut
 
     def __post_init__(self) -> None:
         if self.problem_type not in PROBLEM_TYPES:
@@ -70,7 +72,8 @@ class Labels:
     def identity(self) -> dict[str, Any]:
         """Settings that must match, besides tokens and label ids, to resume a run."""
         order = {} if self.pair_input == "joined" else {"pair_input": self.pair_input}
-        return {"labels": list(self.names), **order}
+        windows = {"windows": self.windows.settings()} if self.windows else {}
+        return {"labels": list(self.names), **order, **windows}
 
     @property
     def settings(self) -> dict[str, str]:
@@ -82,7 +85,12 @@ class Labels:
             settings["label_separator"] = self.separator
         if self.activation:
             settings["activation"] = self.activation
-        return settings
+        return settings | (self.windows.settings() if self.windows else {})
+
+    @property
+    def window_logits(self) -> str:
+        """How the logits of windows are joined; "" where texts are cut."""
+        return self.windows.window_logits if self.windows else ""
 
     @property
     def num_sequences(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from contract import errors
 from data_pipeline import findings, label_maps
-from data_pipeline.classification import labels, tasks
+from data_pipeline.classification import labels, long_texts, tasks
 from data_pipeline.tables import label_files, labelled
 
 
@@ -29,6 +29,8 @@ class Source:
     separator: str = ","  # of labels of one row, for multi_label
     unlabelled_file: str = ""  # of rows with the logits of a teacher alone
     pair_input: str = "joined"  # of own files, as in labels.Labels
+    windows: long_texts.Windows | None = None  # of long texts, as in labels.Labels
+    follows_windows: bool = True  # whether a trained head decides this, if not trained
     dev_share: float = 0.0  # of the training rows of own files, to be the dev rows
     # Rows by split that `check` has opened, and `read` goes on with.
     opened: dict[str, labelled.Open] = dataclasses.field(
@@ -163,13 +165,20 @@ class Source:
         if train is None and head and has_classes:
             wanted = self._trained(head, names)
         elif names is not None:
-            wanted = labels.Labels(names, self.kind, self.separator, self.form)
+            wanted = labels.Labels(
+                names, self.kind, self.separator, self.form, windows=self.windows
+            )
         else:
             raise errors.InputError(
                 "the labels have no names and no label_map.json stands beside the "
                 "weights; name them with --labels, or train first (--do_train)"
             )
         trains = train is not None
+        cuts = trains and self.follows_windows and not self.windows
+        if head and cuts and (stored := getattr(head.classes, "windows", None)):
+            value = "its head was trained on windows, and this run cuts long texts"
+            given = f"add {stored.typed()} to read them whole"
+            show([findings.Finding(head.source, value, given)])
         followed = label_maps.follow(head, wanted, origin, trains=trains, show=show)
         return followed, wanted.names
 
@@ -204,8 +213,16 @@ class Source:
                 f"--pair_input={self.form}: the model was trained with "
                 f"--pair_input={stored.pair_input} ({path}); give that"
             )
+        if not self.follows_windows and stored.windows != self.windows:
+            given = self.windows.typed() if self.windows else "--long_texts=truncate"
+            trained = stored.windows.typed() if stored.windows else "the beginning"
+            raise errors.InputError(
+                f"{given}: the model reads {trained} of long texts ({path}); leave "
+                "these flags out"
+            )
         names = head.names if names is None else names
-        return labels.Labels(names, kind, stored.separator, self.form)
+        form, windows = self.form, stored.windows
+        return labels.Labels(names, kind, stored.separator, form, windows=windows)
 
     def _names_in(self, train: labelled.Table) -> tuple[str, ...]:
         if not train.choices:

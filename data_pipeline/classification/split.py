@@ -30,6 +30,14 @@ class LabelledSplit(batching.Split):
     label_ids: Any  # of Labels.encode, or encode_sets to learn; None without labels
     label_set: labels.Labels
 
+    def contents(self) -> str:
+        """As of Split, and the windows of the rows."""
+        counts = self.packed.counts
+        if counts is None:
+            return super().contents()
+        most = f"{counts.sum()} windows, at most {counts.max(initial=0)} of one"
+        return f"{super().contents()}, {most}"
+
     def targets(self) -> dict[str, Any]:
         if self.label_ids is None:
             return {}
@@ -53,7 +61,13 @@ class LabelledSplit(batching.Split):
                 is_set = kind == "multi_label"
                 names = labels.split_labels(cell, separator) if is_set else (cell,)
                 counts.update(map(str, names))
-        return dataclasses.replace(super().summary(), unit="rows", labels=dict(counts))
+        summary = dataclasses.replace(
+            super().summary(), unit="rows", labels=dict(counts)
+        )
+        if windows := self.label_set.windows:
+            means = f"cut to {windows.max_windows} windows of --max_seq_length"
+            summary = dataclasses.replace(summary, cut_means=means)
+        return summary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -166,9 +180,13 @@ def pack(
     """Packs the rows of a split, and shows how many they are and how long."""
     packed = encoding.featurize(table, encode)
     split = LabelledSplit(table.path, packed, table, label_ids, label_set)
-    show(
-        [split.announcement(name, encode.tokenizer, f"cut to {encode.max_seq_length}")]
-    )
+    cut, notes = f"cut to {encode.max_seq_length}", ""
+    if encode.windows:
+        cut = f"cut to {encode.windows.max_windows} windows"
+        cut += f" of {encode.max_seq_length}"
+    elif packed.num_truncated and len(encode.text_names) == 1:
+        notes = "; --long_texts=windows reads them whole"
+    show([split.announcement(name, encode.tokenizer, cut, notes=notes)])
     return split
 
 

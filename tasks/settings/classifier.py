@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 from contract import errors, export_formats
 from data_pipeline.classification import sources
 from data_pipeline.tables import labelled
-from tasks.settings import fields, fine_tuning, head, model, recipe, tables, training
+from tasks.settings import (
+    fields,
+    fine_tuning,
+    head,
+    long_texts,
+    model,
+    recipe,
+    tables,
+    training,
+)
 
 # Temperatures; beyond these both softmaxes are 0 and 1, or all alike, and nothing is
 # learned of them.
@@ -25,6 +34,7 @@ class ClassifierSettings(
     tables.Files,
     head.Head,
     recipe.Recipe,
+    long_texts.LongTexts,
     training.LabelSmoothing,
     training.PackSequences,
     training.Evaluates,
@@ -258,6 +268,8 @@ class ClassifierSettings(
             ),
         )
         errors.refuse(*recipe.refusals(self))
+        if self.windows():
+            errors.refuse(*long_texts.refusals(self, self.typed("long_texts")))
         self.check_files("unlabelled_file", *["data_dir"][: bool(self.task_name)])
 
     def check_kind(self, problem_type: str) -> None:
@@ -359,6 +371,8 @@ class ClassifierSettings(
             separator=self.label_separator,
             unlabelled_file=self.unlabelled_file or "",
             pair_input=self.pair_input,
+            windows=self.windows(),
+            follows_windows="long_texts" not in self.given,
             dev_share=self.dev_share,
             opened=self.opened_tables,
         )
