@@ -97,8 +97,7 @@ def read_again(directory, head):
     files = model_directory.locate(directory, needs_all=False)
     config = model_directory.read_config(files.config_file)
     opened = model_directory.ModelDirectory(files, config)
-    head, num_classes = opened.find_head(head)
-    return opened.build(head, num_classes).model
+    return opened.read(head, is_converted=True).model  # sequences as its labels have it
 
 
 def run(settings: ConversionSettings) -> None:

@@ -374,3 +374,16 @@ def test_modules_of_sentence_transformers_are_kept(release, tmp_path):
     assert (tmp_path / "bare" / "modules.json").exists()
     (path / "1_own").mkdir()
     assert "holds 1_own, which no conversion" in refusal(release, path, "--overwrite")
+
+
+@pytest.mark.slow
+def test_classifiers_of_several_sequences_are_converted(release, tmp_path):
+    made = bert.load(release, labels=LABELS)
+    for name in ("google", "hugging_face"):
+        made.save(tmp_path / name)
+        path = tmp_path / name / "label_map.json"
+        content = json.loads(path.read_text()) | {"pair_input": "both_orders"}
+        path.write_text(json.dumps(content))
+        convert(tmp_path / name, name, tmp_path / "out" / name)
+        opened = bert.load(tmp_path / "out" / name)
+        assert opened.model.sequences == "summed"
