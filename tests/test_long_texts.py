@@ -13,8 +13,9 @@ from modeling import heads
 from serving import classifiers, formats, predictor
 from serving.protocol import servables
 from tasks.settings import fields
-from tests import daily, killed, tiny, whole_runs
+from tests import daily, killed, tiny, tiny_elmo, tiny_family, whole_runs
 from tests.refusals import refused
+from tests.serving import exported_ops
 from tests.serving.server import running
 
 LENGTH = 12
@@ -121,6 +122,8 @@ def test_exports_of_all_formats_and_the_server_answer_as_the_model(loaded, tmp_p
         path = loaded.export(
             tmp_path / f"{form}_{weights}", export_format=form, quantization=weights
         )
+        if form == "saved_model":
+            exported_ops.assert_servable(path)
         opened = predictor.Predictor(path)
         assert opened.text_names == ["text"] and opened.predict([]) == []
         answers = opened.predict(TEXTS)
@@ -211,6 +214,56 @@ def test_windows_learn_what_stands_at_the_end_and_truncation_does_not(
     resumed = f"--output_dir={trained} --max_seq_length=12"
     line = tiny.refuse("run_classifier", f"--pretrained={model_dir}", resumed, more)
     assert "long_texts was 'windows' and is 'truncate'" in line
+
+
+def network(kind, path):
+    if kind == "elmo":  # whose tokens are rows of characters
+        return tiny_elmo.write_model(path)
+    if kind == "bert":
+        return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
+    return tiny_family.write_model(path, kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("elmo", ""),
+        ("roberta", ""),  # with a head of two layers
+        ("albert", "--problem_type=multi_label"),
+        ("deberta-v2", ""),
+        ("bert", "--head=bilstm --bilstm_units=8"),
+        ("bert", "--freeze_encoder --layer_mix=learned"),
+        ("bert", "--mixed_precision=bfloat16"),
+    ],
+)
+def test_networks_and_heads_read_windows(kind, more, data, tmp_path):
+    path = tmp_path / "run"
+    done = run(network(kind, tmp_path / "model"), data, path, WINDOWS, more, epochs=1)
+    assert ("features: windows are not kept" in done.out) == ("freeze" in more)
+    wanted = np.loadtxt(path / "test_results.tsv")
+    assert np.ptp(wanted, axis=0).max() > 10 * ROUNDING  # texts differ
+    texts = [row["text_a"] for row in tiny.predictions(path)]
+    opened = bert.load(path)
+    atol = 0.02 if "bfloat16" in more else ROUNDING
+    np.testing.assert_allclose(shares(opened.predict(texts)), wanted, atol=atol)
+    served = predictor.Predictor(opened.export(tmp_path / "export"))
+    np.testing.assert_allclose(shares(served.predict(texts)), wanted, atol=atol)
+
+
+@pytest.mark.slow
+def test_conversion_keeps_how_long_texts_are_read(trained, tmp_path):
+    wanted = bert.load(trained).predict(TEXTS)
+    source = trained
+    for form in ("hugging_face", "google"):
+        flags = f"--pretrained={source} --to={form} --output_dir={tmp_path / form}"
+        tiny.succeed("convert_checkpoint", flags)
+        source = tmp_path / form
+        opened = bert.load(source, max_seq_length=LENGTH)
+        assert opened.classes.windows.window_logits == "max"
+        np.testing.assert_allclose(
+            shares(opened.predict(TEXTS)), shares(wanted), atol=ROUNDING
+        )
 
 
 @pytest.mark.slow
