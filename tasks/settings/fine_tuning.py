@@ -277,9 +277,9 @@ class FineTuning(Passes):
             return []
         each = itertools.product(*(domains[name] for name in names))
         combinations = [dict(zip(names, values, strict=True)) for values in each]
-        for values in combinations:
+        for combination in combinations:
             with errors.named(lambda error: f"--grid={self.grid}: {error}"):
-                self.with_values(**values).check_read(values)
+                self.with_values(**combination).check_read(combination)
         return combinations
 
     def _check_varies(self, name: str) -> None:
