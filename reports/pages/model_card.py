@@ -56,6 +56,7 @@ def make_text(record: Mapping[str, Any]) -> str:
         held_out=held_out,
         findings=findings,
         tested=record.get("test_evaluation"),
+        folds=record.get("cross_validation") or {},
         classes=classes,
         labels=sorted(labels),
         uses=usage.uses(record, f"path/to/{record['name']}"),

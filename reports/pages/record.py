@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from contract import errors, file_names, json_files
-from reports.measures import class_scores, confidence, diagnostics
+from reports.measures import class_scores, confidence, diagnostics, selective
 
 SCHEMA = 1  # raised where an older reader would misread a newer file
 ERRORS = 200  # kept with their texts, the worst first
@@ -48,7 +48,8 @@ def build(
             environment, results, explanations, has_weights; exports, as
             export_formats.of_run has them; pictures, [{title, description, svg}];
             data, {split: facts}, among them lengths [N]; and, if any, layer_mix,
-            {gamma and s_j: number}; findings, warnings of the rows; and tested, an
+            {gamma and s_j: number}; findings, warnings of the rows; cross_validation, a
+            `summary` of training rows held out in turn; and tested, an
             outcomes.Outcomes of test rows beside those of `rows`.
     """
     # Lists for tuples, as run.json has them.
@@ -64,7 +65,7 @@ def build(
         "data": {split: _split(**each) for split, each in data.items()},
         "curves": read_curves(directory),
         "evaluation": evaluation(rows) if rows is not None else None,
-        "test_evaluation": _summary(tested) if tested is not None else None,
+        "test_evaluation": summary(tested) if tested is not None else None,
         **facts,
     }
 
@@ -99,6 +100,7 @@ def evaluation(rows: Any) -> dict[str, Any]:
         "resampled": {n: np.round(v, 6).tolist() for n, v in resampled.items()},
         **_classes(decisions),
         "confusion": _confusion(decisions),
+        "answered_alone": _answered_alone(rows),
         **_head(rows),
         "histograms": {n: histogram(v) for n, v in rows.histograms.items()},
         "errors": _errors(rows, keys),
@@ -109,7 +111,7 @@ def evaluation(rows: Any) -> dict[str, Any]:
     }
 
 
-def _summary(rows):
+def summary(rows: Any) -> dict[str, Any]:
     """The evaluation without the lists of rows."""
     per_row = {"resampled", "histograms", "errors", "keys", "is_correct", "losses"}
     return {k: value for k, value in evaluation(rows).items() if k not in per_row}
@@ -193,6 +195,16 @@ def _confusion(decisions):
         "matrix": matrix[np.ix_(shown, shown)].tolist(),
         "left_out": classes - len(shown),
     }
+
+
+def _answered_alone(rows):
+    """selective.promises of texts that have one label; [] of others."""
+    decisions = rows.decisions
+    if decisions is None or decisions.confidences is None:
+        return []
+    if len(decisions.labels) != len(rows.expected):  # of words
+        return []
+    return selective.promises(decisions.confidences, rows.is_correct)
 
 
 def _head(rows):

@@ -11,7 +11,7 @@ import jinja2
 import numpy as np
 
 from reports import figures, svg
-from reports.measures import class_scores
+from reports.measures import class_scores, selective
 from reports.pages import head, usage
 from training import metrics
 
@@ -151,6 +151,7 @@ def page(record: Mapping[str, Any], where: str) -> str:
     `where` is how commands name the directory.
     """
     held_out, tested = record["evaluation"] or {}, record["test_evaluation"] or {}
+    folds = record.get("cross_validation") or {}
     kind, data = record["kind"], record["data"]
     pictures = [
         svg.frame(each["svg"], each["title"], each["description"])
@@ -176,11 +177,15 @@ def page(record: Mapping[str, Any], where: str) -> str:
         },
         labels=_labels(data),
         tested=tested,
+        folds=folds,
         decided=[
             (each, _classes(kind, each["classes"]), _confusion(each["confusion"]))
-            for each in (held_out, tested)
+            for each in (held_out, tested, folds)
             if each and each["classes"]
         ],
+        answered=_answered(held_out or folds),
+        columns=selective.COLUMNS,
+        level=selective.LEVEL,
         pictures=pictures,
         mix=record.get("layer_mix"),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],
@@ -208,6 +213,12 @@ def _classes(kind, classes):
     if len(classes) <= SHOWN_LABELS:
         return classes
     return class_scores.worst(classes, SHOWN_LABELS)
+
+
+def _answered(seen):
+    """The rows of the table of what is answered alone."""
+    count = seen.get("rows", 0)
+    return [selective.cells(row, count) for row in seen.get("answered_alone", ())]
 
 
 def _explain_choice(explanations, held_out):

@@ -242,6 +242,40 @@ def test_test_rows_beside_dev_rows_have_intervals_and_classes(tmp_path):
     assert "On 30 rows (test):" in card and "On 60 rows (dev):" in card
 
 
+def test_what_is_answered_alone_is_on_the_page_and_the_card(tmp_path):
+    rows = example_runs.rows(60, wrong_every=30)
+    sure = dataclasses.replace(rows.decisions, confidences=np.linspace(0.3, 0.99, 60))
+    rows = dataclasses.replace(rows, decisions=sure)
+    page = _Page(written(tmp_path, rows)).text
+    assert "By 60 dev rows. If predictions from a probability on are" in page
+    assert "1 % none 0.0 % 100.0 % too few rows to promise 1 %: 230 are" in page
+    *_, promise = record.read(str(tmp_path))["evaluation"]["answered_alone"]
+    # Below row 30, which is wrong; 29 are enough, and 30 with an error are not.
+    assert promise["answered"] == 29 and promise["wrong"] == 0
+    assert "10 % 0.650848 48.3 % 51.7 % 0.0 % (0 of 29)" in page
+    card = (tmp_path / "README.md").read_text()
+    assert "| 10 % | 0.650848 | 48.3 % |\n\n## Labels" in card
+    assert "| 5 % |" not in card
+    # Without probabilities there is none, nor of words.
+    assert record.summary(example_runs.rows())["answered_alone"] == []
+    more = {k: np.tile(getattr(sure, k), 2) for k in ("labels", "predictions")}
+    words = dataclasses.replace(rows, decisions=dataclasses.replace(sure, **more))
+    assert record.summary(words)["answered_alone"] == []
+
+
+def test_rows_held_out_in_turn_have_scores_without_dev_rows(tmp_path):
+    seen = example_runs.rows(30)
+    sure = dataclasses.replace(seen.decisions, confidences=np.linspace(0.3, 0.99, 30))
+    seen = dataclasses.replace(seen, split="held-out", decisions=sure)
+    facts = example_runs.facts(cross_validation=record.summary(seen))
+    run_report.write(None, str(tmp_path), **facts)
+    page = _Page((tmp_path / "report.html").read_text("utf-8")).text
+    assert "On 30 held-out rows of the training data, each scored by a model" in page
+    assert "Precision is the share" in page and "By 30 held-out rows." in page
+    card = (tmp_path / "README.md").read_text()
+    assert "On 30 rows (held-out):" in card and "| accuracy | 0.8000 |" in card
+
+
 def test_warnings_of_the_rows_stand_above_the_scores(tmp_path):
     finding = "/Users/me/t.tsv: 48 of 60 dev rows are training rows, too <b>"
     page = _Page(written(tmp_path, findings=(finding,))).text
