@@ -34,7 +34,7 @@ def prepare(
     settings: ClassifierSettings,
 ) -> tuple["ClassifierTask", run_plan.Plan]:
     """The task, and how to do it; InputError for wrong input."""
-    if settings.recipe != recipe.FINE_TUNE:
+    if settings.recipe != recipe.FINE_TUNE or settings.calibrate:
         from tasks import recipes  # which has classes below this one
 
         return recipes.prepare(settings)
@@ -96,7 +96,10 @@ def make(
         settings,
         strategy,
         opened,
-        num_examples=sum(len(data.splits.get(s, ())) for s in soft_labels.TRAINED),
+        num_examples=sum(
+            len(data.splits.get(s, ()))
+            for s in (soft_labels.TRAINED if settings.teacher else ["train"])
+        ),
         score_names=(*data.metrics, "loss"),
     )
     soft = open_teacher(settings, data, plan) if settings.teacher else None

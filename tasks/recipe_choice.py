@@ -1,6 +1,7 @@
 """Compares ways to train by cross-validation, and chooses one."""
 
 import copy
+import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,24 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, json_files, wording
-from data_pipeline.classification import folds
+from contract import (
+    atomic_files,
+    features,
+    file_names,
+    json_files,
+    locks,
+    outcomes,
+    wording,
+)
+from data_pipeline.classification import folds, review_tables
+from data_pipeline.tables import labelled
 from modeling.checkpoints import checkpoint
-from reports.measures import confidence
+from reports.measures import selective
+from reports.pages import record as records
 from tasks import classifier, recipes
 from tasks.settings import fields, fine_tuning, recipe
-from training import checkpoints, inference, linear_head, run_directory, train_step
+from terminal import progress
+from training import checkpoints, inference, run_directory, train_step
 from training.distribution import devices
 
 _FOLDS = 4
@@ -48,23 +60,31 @@ class Trainer:
         self._predict = inference.predictor(plan, model)
 
     def logits(
-        self, task: Any, plan: Any, learned: np.ndarray, held_out: np.ndarray
+        self,
+        task: Any,
+        plan: Any,
+        learned: np.ndarray,
+        held_out: np.ndarray,
+        name: str = "training",
     ) -> np.ndarray:
-        """Logits [M, C] of rows int [M], of the model trained on rows int [N]."""
+        """Logits [M, C] of rows int [M], of the model trained on rows int [N].
+
+        `name` is that of the progress.
+        """
         for variable, value in zip(self._model.variables, self._first, strict=True):
             variable.assign(value)
         for variable, slots in self._optimizer.named_slots():
-            for name, first in self._optimizer.slots_of(variable).items():
-                slots[name].assign(tf.fill(slots[name].shape, first))
+            for slot, first in self._optimizer.slots_of(variable).items():
+                slots[slot].assign(tf.fill(slots[slot].shape, first))
         own, whole = copy.copy(task), task.data["train"]
         own.data = {"train": folds.take(whole, learned)}
         own.splits = {"train": own.examples("train")}
         if own.trains_network:
-            self._train(own.splits["train"], plan)
+            self._train(own.splits["train"], plan, name)
         own.change_head(self._model, plan)
         return self._predict(folds.take(whole, held_out).examples())["logits"]
 
-    def _train(self, examples, plan):
+    def _train(self, examples, plan, name):
         count = plan.timetable.num_train_steps
         order = examples.training_order(
             batch_size=min(plan.batch_size, len(examples)),
@@ -75,27 +95,52 @@ class Trainer:
         batches = examples.batches(order, plan.pad_to)
         iterator = iter(devices.distributed(plan.strategy, batches))
         step, scaling = 0, train_step.Scaling.from_state({})
-        while step < count:
-            rates = plan.timetable.rates(step)
-            number = min(len(rates), count - step)
-            results, scaling = self._steps(
-                iterator,
-                tf.constant(rates, tf.float32),
-                tf.constant(number, tf.int32),
-                tf.constant(step, tf.int64),
-                scaling,
-            )
-            if int(results["steps"]) < number:  # a loss was not finite
-                return
-            step += number
+        with progress.Progress(f"{name}: step") as report:
+            while step < count:
+                report(step, count)
+                rates = plan.timetable.rates(step)
+                number = min(len(rates), count - step)
+                results, scaling = self._steps(
+                    iterator,
+                    tf.constant(rates, tf.float32),
+                    tf.constant(number, tf.int32),
+                    tf.constant(step, tf.int64),
+                    scaling,
+                )
+                if int(results["steps"]) < number:  # a loss was not finite
+                    return
+                step += number
 
 
 class Choice(NamedTuple):
-    """The best way, the divisor of its logits, and {name: text} of the record."""
+    """The best way, the divisor of its logits, files {name: text}, facts of the report.
+
+    The facts are the scores of its rows held out.
+    """
 
     way: recipes.Way
     temperature: float
     files: Mapping[str, str]
+    facts: Mapping[str, Any]
+
+
+def why_not(rows: classifier.Rows) -> str:
+    """Why no rows can be held out, and the remedy; or ""."""
+    whole = rows.data.splits["train"]
+    if len(whole) < _FEWEST_ROWS:
+        return (
+            f"{whole.path} has {len(whole)} rows, and some are held out; give "
+            f"{_FEWEST_ROWS} or more"
+        )
+    is_one = rows.data.problem_type in features.ONE_OF_SEVERAL
+    if is_one and np.bincount(whole.label_ids).max() < 2:
+        return (
+            f"{whole.path} has one row of each label, and nothing is learned of a "
+            "label whose row is held out; give two of each or more"
+        )
+    if devices.has_workers(rows.strategy):
+        return "rows are held out on one host alone; train on one"
+    return ""
 
 
 def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) -> Choice:
@@ -107,24 +152,36 @@ def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) ->
     than a standard error, no other rate is tried.
 
     Raises:
-        InputError: there are too few rows, or the directory has another record.
+        InputError: the directory has another record, or another command writes there.
     """
-    whole, given = rows.data.splits["train"], settings.typed("recipe")
-    errors.refuse(
-        (
-            len(whole) < _FEWEST_ROWS,
-            f"{given}: {whole.path} has {len(whole)} rows, and some are held out; give "
-            f"{_FEWEST_ROWS} or more, or another recipe",
-        ),
-        (
-            devices.has_workers(rows.strategy),
-            f"{given} compares ways on one host; give one of them",
-        ),
-    )
-    whole = folds.take(whole, np.arange(len(whole)))  # whose labels are arrays
+    directory = str(settings.output_dir)
+    with locks.directory(directory, f"--output_dir={directory}"):
+        whole = rows.data.splits["train"]
+        whole = folds.take(whole, np.arange(len(whole)))  # whose labels are arrays
+        record = _Record(settings, rows, whole.digest())
+        each = _hold_out(settings, rows, ways, whole, record)
+        best = _best(each)
+        table = [["way", "rows held out", best.metric, "95 %", ""]]
+        for held in each:
+            cells = [held.way.name, str(len(held.rows)), wording.score(held.score)]
+            is_chosen = held is best and len(each) > 1
+            table.append([*cells, held.interval(), "chosen" * is_chosen])
+        print("\n".join(["recipe:", *(f"  {line}" for line in wording.columns(table))]))
+        temperature = 1.0
+        if settings.calibrate:
+            own = best.logits, best.data.label_ids, best.kind
+            temperature = recipes.fit_temperature(*own, "the rows held out")
+        shows = "dev" not in rows.data.splits
+        files, facts = best.describe(temperature, shows=shows)
+        files[file_names.RECIPE] = record.write(best.way.name)
+        return Choice(best.way, temperature, files, facts)
+
+
+def _hold_out(settings, rows, ways, whole, record):
+    """Each way with the rows that are held out from it, in turn."""
     places = folds.assign(whole.label_ids, _FOLDS, settings.seed)
-    record = _Record(settings, rows, whole.digest())
-    print(f"recipe: {len(ways)} ways, {_FOLDS} folds of {len(whole)} rows")
+    number = wording.count(len(ways), "way")
+    print(f"recipe: {number}, {_FOLDS} folds of {len(whole)} rows", flush=True)
     trainers: dict[bool, Trainer] = {}
     each: list[_HeldOut] = []
     for way in ways:
@@ -138,27 +195,18 @@ def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) ->
                 if is_long not in trainers:
                     trainers = {is_long: Trainer(task, plan)}
                 learned, left = map(np.flatnonzero, (places != fold, places == fold))
-                logits = trainers[is_long].logits(task, plan, learned, left)
+                name = f"{way.name}, fold {fold + 1} of {_FOLDS}"
+                trainer = trainers[is_long]
+                logits = trainer.logits(task, plan, learned, left, name)
                 record.folds(way.name)[str(fold)] = logits.tolist()
                 record.write()
             held = _HeldOut(way, task, whole, places, record.folds(way.name))
-            print(f"recipe: {way.name}, fold {fold + 1}: {held.score:.4f}", flush=True)
+            done = f"the first {fold + 1} of {_FOLDS} folds" if fold else "fold 1"
+            print(f"recipe: {way.name}, {done}: {held.score:.4f}", flush=True)
             if is_long and any(held.lead(other)[0] < 0 for other in each):
                 break
         each.append(held)
-    best = _best(each)
-    table = [["way", "rows held out", best.metric, "95 %", ""]]
-    for held in each:
-        cells = [held.way.name, str(len(held.rows)), wording.score(held.score)]
-        table.append([*cells, held.interval(), "chosen" * (held is best)])
-    print("\n".join(["recipe:", *(f"  {line}" for line in wording.columns(table))]))
-    temperature = 1.0
-    if settings.calibrate:
-        labels = whole.label_ids[best.rows]
-        temperature = linear_head.temperature(best.logits, labels, best.kind)
-        print(f"temperature: {temperature:.3f}, by the rows held out")
-    files = {file_names.RECIPE: record.write(best.way.name)}
-    return Choice(best.way, temperature, files)
+    return each
 
 
 def _why_hopeless(each: Sequence["_HeldOut"]) -> str:
@@ -178,16 +226,21 @@ class _HeldOut:
 
     def __init__(self, way, task, whole, places, known):
         self.way, self.kind = way, task.classes.problem_type
-        numbers = sorted(map(int, known))
-        self.rows = np.concatenate([np.flatnonzero(places == n) for n in numbers])
-        logits = np.concatenate([np.float32(known[str(n)]) for n in numbers])
-        self.logits = np.nan_to_num(logits)
+        is_held = np.isin(places, [*map(int, known)])
+        self.rows = np.flatnonzero(is_held)
+        logits = np.empty([len(whole), task.classes.num_outputs], np.float32)
+        for fold, values in known.items():
+            logits[places == int(fold)] = np.float32(values)
+        self.logits = np.nan_to_num(logits[is_held])
         self._task = task = copy.copy(task)
-        task.data = {"train": folds.take(whole, self.rows)}
-        self._scored = scored = task.score("train", {"logits": self.logits}, 1)
+        self.data = dataclasses.replace(
+            folds.take(whole, self.rows), table=labelled.take(whole.table, is_held)
+        )
+        task.data = {"train": self.data}
+        self._scored = scored = self._score(1.0)
         self.metric = task.settings.best_metric or next(iter(scored.scores))
         self.score = float(scored.scores[self.metric])
-        gold, given = task.data["train"].label_ids, np.asarray(scored.predictions)
+        gold, given = self.data.label_ids, np.asarray(scored.predictions)
         good = -np.square(gold - given) if self.kind == "regression" else gold == given
         self._good = np.full(len(whole), np.nan)
         self._good[self.rows] = good.reshape(len(gold), -1).mean(axis=1)
@@ -197,6 +250,9 @@ class _HeldOut:
         """Whether all rows were held out, and the label of each is right."""
         return self.kind != "regression" and bool(np.all(self._good == 1))
 
+    def _score(self, temperature: float) -> outcomes.Scored:
+        return self._task.score("train", {"logits": self.logits / temperature}, 1)
+
     def lead(self, other: "_HeldOut") -> tuple[float, float]:
         """By how much rows come off better than those of another; standard error."""
         values = self._good - other._good
@@ -204,12 +260,37 @@ class _HeldOut:
         return float(values.mean()), float(values.std() / np.sqrt(len(values)))
 
     def interval(self) -> str:
-        """The middle 95 % of the score over resamples of the rows."""
-        shown = self._task.outcomes("train", self._scored)
-        keys = [f"{row:09d}" for row in self.rows]
-        values = confidence.resample(shown.rescore, keys).get(self.metric, ())
-        bounds = confidence.interval(values)
+        """The interval of the score, as a report has it."""
+        bounds = self._summary(self._scored)["scores"][self.metric]["interval"]
         return "{:.4f} to {:.4f}".format(*bounds) if bounds else ""
+
+    def _summary(self, scored: outcomes.Scored) -> dict[str, Any]:
+        shown = self._task.outcomes("train", scored)
+        return records.summary(dataclasses.replace(shown, split="held-out"))
+
+    def describe(
+        self, temperature: float, *, shows: bool
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Files and facts of a Choice, of the logits divided; prints what they have.
+
+        `shows` is whether that is what can be answered alone, too.
+        """
+        files, count = {}, len(self.rows)
+        scored = self._score(temperature)
+        summary = self._summary(scored)
+        if self.kind != "regression":
+            table = [*review_tables.label_errors(self.data, scored)]
+            text = review_tables.text(self.data, table)
+            files[file_names.LABEL_ERRORS] = text
+            print(
+                f"{file_names.LABEL_ERRORS}: {len(table) - 1} of {count} rows have "
+                "another label than is predicted for them when held out"
+            )
+        if shows and summary["answered_alone"]:
+            print(f"answered alone, by {count} rows held out:")
+            print("\n".join(selective.lines(summary["answered_alone"], count)))
+        facts = {"way": self.way.name, "temperature": temperature}
+        return files, {"cross_validation": {**summary, **facts}}
 
 
 def _best(each: Sequence[_HeldOut]) -> _HeldOut:
@@ -235,7 +316,13 @@ class _Record:
         directory, name = str(settings.output_dir), file_names.RECIPE
         self._path = os.path.join(directory, name)
         self._ways: dict[str, dict[str, Any]] = {}
-        if not settings.overwrite_output_dir and tf.io.gfile.exists(self._path):
+        if settings.overwrite_output_dir:
+            return
+        # What the way decides, or a run has in a form of its own.
+        own = {*recipes.WAYS[0].values(1), "data", "init_checkpoint"}
+        shared = {k: v for k, v in self._identity.items() if k not in own}
+        run_directory.check_identity(directory, file_names.RUN, shared)
+        if tf.io.gfile.exists(self._path):
             run_directory.check_identity(directory, name, self._identity)
             self._ways = dict(json_files.read_object(self._path)["ways"])
 

@@ -3,15 +3,18 @@
 import contextlib
 import copy
 import math
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import errors
+from contract import atomic_files, errors, file_names
+from data_pipeline.classification import review_tables, soft_labels
 from data_pipeline.embedding import split as text_rows
 from modeling import contrastive
 from modeling.checkpoints import google, sentence_transformers
 from modeling.features import text_vectors
+from reports.measures import selective
 from tasks import classifier, device_setup
 from tasks.settings import recipe
 from tasks.settings.classifier import ClassifierSettings
@@ -19,6 +22,11 @@ from training import checkpoints, contrastive_step, inference, linear_head, run_
 
 _SCALE = 20.0  # of cosines, as in run_embedding.py
 _ROWS_PER_LABEL = 2  # that a batch has next to one another
+_OWN_ROWS = (
+    "--calibrate: the dev rows have chosen the temperature, so that their loss and "
+    "calibration error are a little too low"
+)
+_BY_FOLDS = "calibrate", "label_errors"  # settings for which rows are held out
 
 
 class Way(NamedTuple):
@@ -59,31 +67,45 @@ def prepare(
 ) -> tuple[classifier.ClassifierTask, run_plan.Plan]:
     """The task of a recipe, and how to do it; InputError for wrong input."""
     rows, given = classifier.read(settings), settings.typed("recipe")
-    wrong, problem = _why_not_vectors(rows), _why_not_contrastive(rows)
+    is_usual = settings.recipe == recipe.FINE_TUNE  # and --calibrate is set
+    wrong = "" if is_usual else _why_not_vectors(rows)
+    problem = _why_not_contrastive(rows)
     is_contrastive = settings.recipe == recipe.CONTRASTIVE
     other = f"{problem}; give --recipe={recipe.VECTORS}"
     errors.refuse(
         (wrong, f"{given}: {wrong}"),
         (problem and is_contrastive, f"{given}: {other}"),
-        (
-            settings.calibrate and rows.data.problem_type == "regression",
-            "--calibrate is for probabilities, and these rows have numbers; leave it "
-            "out",
+        *(
+            (
+                getattr(settings, name) and rows.data.problem_type == "regression",
+                f"{settings.typed(name)} is for probabilities, and these rows have "
+                "numbers; leave it out",
+            )
+            for name in (*_BY_FOLDS, "unlabelled_file")
         ),
     )
+    if is_usual:
+        return classifier.make(settings, rows, CalibratedTask)
     ways = [way for way in WAYS if way.recipe == settings.recipe]
     if settings.recipe == recipe.AUTO:
         ways = [w for w in WAYS if not (problem and w.recipe == recipe.CONTRASTIVE)]
         if problem:
             print(f"recipe: not contrastive: {problem}")
-    if settings.recipe != recipe.AUTO and not settings.calibrate:
+    wanting = [settings.typed(n) for n in _BY_FOLDS if getattr(settings, n)]
+    wanting += [given] * (settings.recipe == recipe.AUTO)
+    if not wanting and "dev" in rows.data.splits:
         return make(settings, rows, ways[0])
     from tasks import recipe_choice  # which nobody else needs
 
+    if reason := recipe_choice.why_not(rows):
+        errors.refuse((wanting, f"{', '.join(wanting)}: {reason}, or leave it out"))
+        print(f"recipe: no row is held out for a score: {reason}")
+        return make(settings, rows, ways[0])
     choice = recipe_choice.choose(settings, rows, ways)
     task, plan = make(settings, rows, choice.way)
     task.temperature = choice.temperature
     task.files |= choice.files
+    task.more_facts = {**task.more_facts, **choice.facts}
     return task, plan
 
 
@@ -151,6 +173,48 @@ class RecipeTask(classifier.ClassifierTask):
         for variable in model.classifier.logits.variables:
             variable.assign(variable / self.temperature)
 
+    def finish(self, model, plan, evaluation, step):
+        outcome = super().finish(model, plan, evaluation, step)
+        if soft_labels.UNLABELLED in self.splits:
+            self._choose_texts(model, plan)
+        return outcome
+
+    def _choose_texts(self, model, plan):
+        """Writes to_label.csv, with what the model predicts for these texts."""
+
+        def read(features, training):
+            vectors = model.pool(features)
+            return {**model(features, training=training), "vectors": vectors}
+
+        def pool(features, training):
+            return {"vectors": model.pool(features)}
+
+        size, name = plan.predict_batch_size, soft_labels.UNLABELLED
+        texts = inference.predictor(plan, read, size)(self.splits[name])
+        known = inference.predictor(plan, pool, size)(self.splits["train"])["vectors"]
+        scored = self.score(name, texts, size)
+        margin = review_tables.margins(
+            scored.probabilities,
+            has_one_label=self.classes.has_one_label,
+            threshold=self.settings.multi_label_threshold,
+        )
+        places = review_tables.choose(1 - margin, texts["vectors"], known)
+        if plan.writes:
+            rows = self.data[name]
+            table = review_tables.to_label(rows, scored, places, margin)
+            path = os.path.join(plan.output_dir, file_names.TO_LABEL)
+            atomic_files.write_text(path, review_tables.text(rows, table))
+            print(f"to label next: {path}, {len(places)} of {len(rows)} rows")
+
+    def write_report(self, model, plan, outcome, step, seconds):
+        rows = outcome.rows
+        if rows and rows.decisions and rows.decisions.confidences is not None:
+            sure = rows.decisions.confidences
+            print(f"answered alone, by {len(sure)} {rows.split} rows:")
+            table = selective.promises(sure, rows.is_correct)
+            print("\n".join(selective.lines(table, len(sure))))
+        super().write_report(model, plan, outcome, step, seconds)
+
     def train(self, model, plan, origin, evaluation):
         """Trains the network, if it is not frozen; the head's change is a step, too."""
         made, last = [], 0
@@ -182,6 +246,51 @@ class RecipeTask(classifier.ClassifierTask):
         self.change_head(model, plan)
         saved.save(last + 1, {})
         return last + 1
+
+
+class CalibratedTask(RecipeTask):
+    """A fine-tuned classifier whose logits are divided as its dev rows need it."""
+
+    trains_network = True  # or a head alone, by steps as well
+
+    def __init__(self, settings, opened, rows, reading, soft=None):
+        super().__init__(settings, opened, rows, reading, soft)
+        warnings = (*self.more_facts["findings"], _OWN_ROWS)
+        self.more_facts = {**self.more_facts, "findings": warnings}
+
+    def change_head(self, model, plan):
+        predictor = inference.predictor(plan, model, plan.eval_batch_size)
+        logits = predictor(self.splits["dev"])["logits"]
+        labels = np.asarray(self.data["dev"].label_ids)
+        kind = self.classes.problem_type
+        self.temperature = fit_temperature(logits, labels, kind, "the dev rows")
+        super().change_head(model, plan)
+
+
+def fit_temperature(
+    logits: np.ndarray, labels: np.ndarray, problem_type: str, rows: str
+) -> float:
+    """As linear_head.temperature; prints it, and a warning where it is a bound.
+
+    `rows` is what they are called.
+    """
+    number = linear_head.temperature(logits, labels, problem_type)
+    print(f"temperature: {number:.3f}, by {rows}")
+    if labels.ndim > 1:
+        is_right = (logits > 0) == (labels > 0)
+    else:
+        is_right = logits.argmax(axis=1) == labels
+    reason = ""
+    if is_right.all():
+        reason = f"{rows} are all right, so any lower one is, too"
+    elif number > 0.99 * linear_head.MOST_TEMPERATURE:
+        reason = f"{rows} are hardly better predicted than by chance"
+    if reason:
+        print(
+            f"warning: --calibrate: the temperature {number:.3f} is a bound: {reason}; "
+            "give more rows, or leave it out"
+        )
+    return number
 
 
 class RegressionTask(RecipeTask):

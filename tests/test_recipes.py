@@ -1,12 +1,15 @@
 """run_classifier.py --recipe on few rows, by the script and by `fit`."""
 
+import csv
 import json
 import pathlib
 
 import numpy as np
 import pytest
+import scipy.special
 
 import bert_reborn as bert
+from contract import locks
 from modeling import text_encoder
 from serving import predictor
 from tasks import recipe_choice, recipes
@@ -21,6 +24,10 @@ WAYS = tuple(
     for way in recipes.WAYS
 )
 LAST = 13  # step of a contrastive run
+# Texts that are not learned, one of them twice, and two that are.
+UNLABELLED = [
+    [text] for text, _ in [*tiny.rows(9, 60), *tiny.rows(1, 60), *tiny.rows(2)]
+]
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +86,67 @@ def test_head_is_a_regression_on_vectors_of_the_first_weights(
         "pooling": "mean",
     }
     assert not any("adam_" in name for name in weights)
+
+
+def held_out_logits(directory):
+    """Logits [24, 3] of the rows, by the vectors of a directory and other rows."""
+    texts, labels = zip(*tiny.rows(24), strict=True)
+    ids = np.array([tiny.LABELS.index(label) for label in labels])
+    values, logits = vectors_of(directory, list(texts)), np.empty([24, 3])
+    places = recipe_choice.folds.assign(ids, 4, 1)
+    for fold in range(4):
+        learned, held_out = places != fold, places == fold
+        given = values[learned], ids[learned], "classification", 3
+        kernel, bias = linear_head.fit(*given)
+        logits[held_out] = values[held_out] @ kernel.T + bias
+    return ids, logits
+
+
+def table(path):
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def reviewed(model_dir, data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("reviewed")
+    texts = tiny.write_tsv(path / "texts.tsv", ["text"], UNLABELLED)
+    more = f"--recipe=vectors --label_errors --unlabelled_file={texts} {DOES}"
+    tiny.succeed("run_classifier", *arguments(model_dir, data, path / "run", more))
+    return path / "run"
+
+
+@pytest.mark.slow
+def test_files_to_review_change_no_weights(reviewed, on_vectors):
+    both = (whole_runs.variables(path, 1) for path in (reviewed, on_vectors))
+    whole_runs.assert_equal(*both)
+
+
+@pytest.mark.slow
+def test_labels_that_held_out_rows_are_not_given_are_listed(reviewed, model_dir):
+    ids, logits = held_out_logits(model_dir)
+    shares = scipy.special.softmax(logits, axis=1)
+    sure = shares[np.arange(24), ids]
+    wrong = [i for i in np.argsort(sure) if logits[i].argmax() != ids[i]]
+    rows = table(reviewed / "label_errors.csv")
+    assert len(wrong) > 3 and [int(row["line"]) - 2 for row in rows] == wrong
+    for row, i in zip(rows, wrong, strict=True):
+        assert float(row["self_confidence"]) == pytest.approx(sure[i], abs=1e-3)
+        assert row["suggested_label"] == tiny.LABELS[logits[i].argmax()]
+        assert row["text"] == tiny.rows(24)[i][0]
+
+
+@pytest.mark.slow
+def test_texts_to_label_are_neither_doubles_nor_learned(reviewed):
+    rows = table(reviewed / "to_label.csv")
+    lines = [int(row["line"]) - 2 for row in rows]
+    assert {*lines} <= {*range(10)} and len({0, 9} & {*lines}) == 1
+    assert len(lines) > 5 and all(row["label"] == "" for row in rows)
+    loaded = bert.load(reviewed).predict([row["text"] for row in rows])
+    for row, one in zip(rows, loaded, strict=True):
+        *_, second, first = sorted(one["probabilities"].values())
+        assert float(row["margin"]) == pytest.approx(first - second, abs=1e-4)
+        assert row["suggested_label"] == one["label"]
 
 
 @pytest.mark.slow
@@ -190,27 +258,21 @@ def table_of(out):
 @pytest.mark.slow
 def test_auto_compares_ways_on_rows_that_they_have_not_seen(chosen, model_dir, data):
     path, done = chosen
-    table, best = table_of(done.out)
+    scores, best = table_of(done.out)
     names = [way.name for way in WAYS]
-    assert [*table] in (names, names[:-1])  # see the next test
-    assert table["contrastive"][0] == table["vectors"][0] == 24
+    assert [*scores] in (names, names[:-1])  # see the next test
+    assert scores["contrastive"][0] == scores["vectors"][0] == 24
+    assert "recipe: vectors, the first 2 of 4 folds: " in done.out
     record = json.loads((path / "recipe.json").read_text())
     assert record["chosen"] == best
     # The score of vectors, from those of the first weights.
-    texts, labels = zip(*tiny.rows(24), strict=True)
-    ids = np.array([tiny.LABELS.index(label) for label in labels])
-    values = vectors_of(model_dir, list(texts))
+    ids, logits = held_out_logits(model_dir)
     places = recipe_choice.folds.assign(ids, 4, 1)
-    right = 0
     for fold in range(4):
-        learned, held_out = places != fold, places == fold
-        given = values[learned], ids[learned], "classification", 3
-        kernel, bias = linear_head.fit(*given)
-        logits = values[held_out] @ kernel.T + bias
         known = record["ways"]["vectors"][str(fold)]
-        np.testing.assert_allclose(known, logits, atol=1e-3)
-        right += np.sum(logits.argmax(axis=1) == ids[held_out])
-    assert table["vectors"][1] == pytest.approx(right / 24, abs=1e-4)
+        np.testing.assert_allclose(known, logits[places == fold], atol=1e-3)
+    right = np.mean(logits.argmax(axis=1) == ids)
+    assert scores["vectors"][1] == pytest.approx(right, abs=1e-4)
 
 
 def test_fine_tuning_that_would_not_be_chosen_is_not_tried():
@@ -314,15 +376,34 @@ def test_vectors_learn_other_labels(kind, model_dir, tmp_path):
         header, more = ("one", "two", "label"), "--text_b_column=two"
         more += " --text_a_column=one --pair_input=both_orders"
         rows = [(text, "a film", label) for text, label in rows]
-    table = tiny.write_tsv(tmp_path / "rows.tsv", header, rows)
+    path = tiny.write_tsv(tmp_path / "rows.tsv", header, rows)
     given = f"--pretrained={model_dir} --max_seq_length=16 --output_dir={tmp_path}/run"
-    files = f"--train_file={table} --dev_file={table} {more} --do_train --do_eval"
+    files = f"--train_file={path} --dev_file={path} {more} --do_train --do_eval"
     tiny.succeed("run_classifier", given, files, "--recipe=vectors")
     results = tiny.eval_results(tmp_path / "run")
     usual = {"multi_label": "f1_micro", "regression": "spearman", "pairs": "accuracy"}
     assert results[f"eval_{usual[kind]}"] > 0.6
     line = tiny.refuse("run_classifier", given + "2", files, "--recipe=contrastive")
     assert "it is for texts with one label each, in one sequence" in line
+    # Without dev rows these are held out in turn.
+    texts = tiny.write_tsv(tmp_path / "texts.tsv", header[:-1], [r[:-1] for r in rows])
+    given = f"--pretrained={model_dir} --max_seq_length=16 --output_dir={tmp_path}/own"
+    files = f"--train_file={path} {more} --do_train --recipe=vectors"
+    asked = f"--unlabelled_file={texts} --label_errors"
+    if kind == "regression":
+        for flag in asked.split():
+            line = tiny.refuse("run_classifier", given, files, flag)
+            assert f"{flag} is for probabilities, and these rows have numbers" in line
+        asked = ""
+    done = tiny.succeed("run_classifier", given, files, asked)
+    assert "24" in done.out.split("recipe:\n")[1].split("\n")[1]
+    if asked:
+        listed = table(tmp_path / "own" / "label_errors.csv")
+        assert all(row["given_label"] != row["suggested_label"] for row in listed)
+        (names,) = {tuple(row)[5:] for row in listed}
+        assert names == (("text_a", "text_b") if kind == "pairs" else ("text",))
+        # All of these texts are labelled.
+        assert table(tmp_path / "own" / "to_label.csv") == []
 
 
 @pytest.mark.parametrize(
@@ -332,7 +413,19 @@ def test_vectors_learn_other_labels(kind, model_dir, tmp_path):
         ("--freeze_encoder", "--freeze_encoder is for --recipe=fine_tune, and"),
         ("--nodo_train --do_eval", "--recipe=vectors trains a model; add --do_train"),
         ("--choice_columns=a,b", "--recipe=vectors is for texts and pairs"),
-        ("--recipe=fine_tune --calibrate", "--calibrate is read with --recipe=vectors"),
+        ("--recipe=fine_tune --calibrate", "add --do_train, --do_eval and dev rows"),
+        (
+            "--recipe=fine_tune --calibrate --do_eval --lora_rank=2",
+            "after the last step; leave it or --lora_rank=2 out",
+        ),
+        (
+            "--recipe=fine_tune --label_errors",
+            "--label_errors is read with --recipe=ve",
+        ),
+        (
+            "--recipe=fine_tune --unlabelled_file=a.tsv",
+            "--unlabelled_file=a.tsv is read with --teacher, or --recipe=vectors",
+        ),
     ],
 )
 def test_what_a_recipe_decides_is_refused(more, message, model_dir, data, tmp_path):
@@ -347,3 +440,116 @@ def test_few_steps_have_a_line(model_dir, data, tmp_path):
     done = tiny.succeed("run_classifier", *given)
     assert "3 steps are few; see --recipe\n" in done.out
     assert pathlib.Path(tmp_path, "model.ckpt-3.index").exists()
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "message"),
+    [
+        (
+            3,
+            "--recipe=auto",
+            "--recipe=auto: {0} has 3 rows, and some are held out; giv",
+        ),
+        (3, "--recipe=vectors --calibrate", "give 8 or more, or leave it out"),
+        (
+            9,
+            "--recipe=vectors --calibrate",
+            "{0} has one row of each label, and nothin",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_held_out_are_refused(
+    count, more, message, model_dir, tmp_path
+):
+    rows = [(f"a film {i}", f"label{i}") for i in range(count)]
+    path = tiny.write_tsv(tmp_path / "rows.tsv", ("text", "label"), rows)
+    places = f"--pretrained={model_dir} --output_dir={tmp_path}/run"
+    given = places, f"--train_file={path} --max_seq_length=16 --do_train", more
+    assert message.format(path) in tiny.refuse("run_classifier", *given)
+
+
+@pytest.mark.slow
+def test_runs_without_dev_rows_have_scores_and_promises(model_dir, tmp_path):
+    rows = [(text, label) for text, label in tiny.rows(60)]
+    path = tiny.write_tsv(tmp_path / "rows.tsv", ("text", "label"), rows)
+    places = f"--pretrained={model_dir} --output_dir={tmp_path}/run --max_seq_length=16"
+    given = places, f"--train_file={path} --recipe=vectors --do_train"
+    with locks.directory(f"{tmp_path}/run", "another"):
+        line = tiny.refuse("run_classifier", *given)
+        assert f"--output_dir={tmp_path}/run: process " in line
+    done = tiny.succeed("run_classifier", *given, draws=True)
+    assert "answered alone, by 60 rows held out:\n" in done.out
+    assert "answered alone, by 12 dev" not in done.out
+    directory = tmp_path / "run"
+    report = json.loads((directory / "report.json").read_text())
+    assert report["evaluation"] is None
+    folds = report["cross_validation"]
+    assert [row["needed"] for row in folds["answered_alone"]] == [230, 114, 45, 22]
+    page = (directory / "report.html").read_text()
+    assert "On 60 held-out rows of the training data, each scored by a model" in page
+    assert "By 60 held-out rows." in page and "too few rows to promise 1 %" in page
+    wrong = len(table(directory / "label_errors.csv"))
+    right = 1 - wrong / 60
+    assert folds["scores"]["accuracy"]["value"] == pytest.approx(right, abs=1e-6)
+    low, high = folds["scores"]["accuracy"]["interval"]
+    assert wrong and low < right < high
+    # With dev rows the promises are of those, which no model has seen.
+    dev = tiny.write_tsv(tmp_path / "dev.tsv", ("text", "label"), tiny.rows(12, 60))
+    more = f"--dev_file={dev} --do_eval --label_errors"
+    done = tiny.succeed("run_classifier", *given, more, draws=True)
+    assert "answered alone, by 12 dev rows:\n" in done.out
+    assert "60 rows held out" not in done.out
+    report = json.loads((directory / "report.json").read_text())
+    assert report["evaluation"]["answered_alone"][-1]["threshold"] is None
+    assert "By 12 dev rows." in (directory / "report.html").read_text()
+    # As another command would train there, its rows are not held out first.
+    with killed.counted(recipe_choice.Trainer, "logits") as calls:
+        line = tiny.refuse("run_classifier", *given, "--seed=3 --recipe=auto")
+        assert "holds another run: " in line and not calls
+
+
+@pytest.mark.parametrize(
+    ("shift", "wrong", "reason"),
+    [
+        (1, 0, "the dev rows are hardly better predicted than by chance"),
+        (0, 0, "the dev rows are all right, so any lower one is, too"),
+        (0, 10, ""),
+    ],
+)
+def test_bounds_of_a_temperature_are_named(shift, wrong, reason, capsys):
+    ids = np.arange(30) % 3
+    predicted = np.where(np.arange(30) < wrong, 0, (ids + shift) % 3)
+    given = np.eye(3)[predicted], ids, "classification", "the dev rows"
+    number = recipes.fit_temperature(*given)
+    out = capsys.readouterr().out
+    assert reason in out and ("warning: --calibrate: " in out) == bool(reason)
+    assert (0.05 < number < 20) == (not reason)
+
+
+@pytest.mark.slow
+def test_fine_tuning_is_calibrated_by_dev_rows(model_dir, data, tmp_path):
+    few = "--num_train_epochs=4 --train_batch_size=8 --learning_rate=1e-3"
+    for name, more in (("plain", ""), ("own", "--calibrate")):
+        given = arguments(model_dir, data, tmp_path / name, few, more, DOES)
+        done = tiny.succeed("run_classifier", *given, draws=bool(more))
+    dev = bert.load(tmp_path / "plain").predict([text for text, _ in tiny.rows(12, 24)])
+    shares = np.array([[*row["probabilities"].values()] for row in dev])
+    ids = np.arange(12) % 3
+    number = linear_head.temperature(np.log(shares), ids, "classification")
+    assert (
+        abs(number - 1) > 0.05 and f"temperature: {number:.3f}, by the dev" in done.out
+    )
+    plain = whole_runs.variables(tmp_path / "plain", 12)
+    own = whole_runs.variables(tmp_path / "own", LAST)
+    for name in own.keys() - {"global_step"}:
+        is_head = name in ("output_weights", "output_bias")
+        wanted = plain[name] / number if is_head else plain[name]
+        np.testing.assert_allclose(own[name], wanted, rtol=1e-3 * is_head, err_msg=name)
+    scores = [tiny.eval_results(tmp_path / name) for name in ("plain", "own")]
+    assert scores[0]["eval_accuracy"] == scores[1]["eval_accuracy"]
+    assert scores[0]["eval_loss"] > scores[1]["eval_loss"]
+    page = (tmp_path / "own" / "report.html").read_text()
+    assert "the dev rows have chosen the temperature, so that their loss and" in page
+    again = tiny.run_again(tmp_path / "own")
+    assert again.code == 0 and "temperature: " not in again.out
+    whole_runs.assert_equal(whole_runs.variables(tmp_path / "own", LAST), own)

@@ -8,7 +8,7 @@ from contract import features
 
 _ABSENT = -10.0  # the logit of a class without a row, below those of others
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # of a ridge regression, of which one is chosen
-_MOST_TEMPERATURE = 100.0
+MOST_TEMPERATURE = 100.0
 
 
 def fit(
@@ -84,6 +84,6 @@ def temperature(logits: np.ndarray, targets: np.ndarray, problem_type: str) -> f
         own = np.take_along_axis(scaled, targets[:, np.newaxis], axis=1)
         return np.mean(np.logaddexp.reduce(scaled, axis=1) - own[:, 0])
 
-    most = math.log(_MOST_TEMPERATURE)
+    most = math.log(MOST_TEMPERATURE)
     best = scipy.optimize.minimize_scalar(loss, bounds=(-most, most), method="bounded")
     return float(np.exp(best.x))

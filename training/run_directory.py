@@ -40,6 +40,7 @@ _REPLACED = (
     file_names.REPORT_JSON,
     file_names.REPORT_PAGE,
     file_names.EXPLANATIONS,
+    file_names.TO_LABEL,
 )
 # What a training replaces as well.
 _TRAINED = "checkpoint", file_names.ADAPTER_CONFIG, file_names.ADAPTER_WEIGHTS
@@ -55,6 +56,7 @@ _WRITTEN = (
     file_names.GENERATION_CONFIG,
     file_names.HEAD,
     file_names.RECIPE,
+    file_names.LABEL_ERRORS,
     file_names.ADDED_TOKENS,
     file_names.HARD_NEGATIVES,
     _EXPORTING,

@@ -1,16 +1,12 @@
 """test_predictions.csv: the rows of the input in all columns, and the predictions."""
 
-import csv
 import json
-import types
 from collections.abc import Iterator
 from typing import Any
 
 from contract import errors, file_names, outcomes
 from data_pipeline.classification import predictions, split
-from data_pipeline.tables import labelled
-
-_MARK = "\ufeff"  # by which a spreadsheet reads UTF-8, and not the letters of Windows
+from data_pipeline.tables import labelled, spreadsheets
 
 
 def files(
@@ -52,26 +48,17 @@ def _input_names(table: labelled.Table) -> list[str]:
 def _lines(
     names: list[str], data: split.LabelledSplit, scored: outcomes.Scored
 ) -> Iterator[str]:
-    """The header and a line a row, as in RFC 4180.
-
-    Where the input has semicolons, this has them, too, and numbers a decimal comma: so
-    do spreadsheets of countries in which the comma is no separator.
-    """
+    """The header and a line a row."""
     label_set, is_correct = data.label_set, predictions.all_right(data, scored)
     origin = data.table.origin
-    delimiter = ";" if origin and origin.delimiter == ";" else ","
-
-    def number(value: Any) -> str:
-        return str(value).replace(".", "," if delimiter == ";" else ".")
-
-    # A writer returns what the `write` of its file does.
-    line = csv.writer(types.SimpleNamespace(write=str), delimiter=delimiter).writerow
+    writer = spreadsheets.Writer(origin.delimiter if origin else None)
+    line, number = writer.line, writer.number
     added = _added_names(data, has_correct=is_correct is not None)
     suffix, count = "", 1
     while any(f"{name}{suffix}" in names for name in added):
         count += 1
         suffix = f"_{count}"
-    yield _MARK + line(names + [name + suffix for name in added])
+    yield spreadsheets.MARK + line(names + [name + suffix for name in added])
     for i, row in enumerate(data.table.input_rows()):
         if isinstance(row, dict):
             cells = [_cell(row.get(name)) for name in names]

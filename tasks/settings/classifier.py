@@ -169,11 +169,11 @@ class ClassifierSettings(
     )
     unlabelled_file: str | None = fields.training(
         None,
-        "TSV, CSV or JSONL file with rows without labels; they are trained on the "
-        "outputs of the teacher alone.",
+        "TSV, CSV or JSONL file with rows without labels. With --teacher they are "
+        "trained on its outputs alone; with a --recipe but fine_tune those to label "
+        "next are written to to_label.csv, the most useful first.",
         path=True,
         changes=fields.NOTHING,
-        only_with={"teacher": True},
         only_trains=True,
     )
     write_tf_records: bool = fields.output(

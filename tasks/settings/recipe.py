@@ -8,6 +8,7 @@ from tasks.settings import fields, fine_tuning, head
 
 FINE_TUNE, VECTORS, CONTRASTIVE = "fine_tune", "vectors", "contrastive"
 AUTO = "auto"
+_OTHERS = VECTORS, CONTRASTIVE, AUTO
 _FEW_STEPS, _FEW_ROWS = 100, 200
 
 
@@ -28,18 +29,47 @@ class Recipe(fields.Settings):
     )
     calibrate: bool = fields.training(
         False,
-        "Divide the logits by the number with which the probabilities of training rows "
-        "are right that are held out, for a --recipe but fine_tune. The head keeps it.",
+        "Divide the logits by the number with which probabilities of rows are right "
+        "that are not learned: of dev rows with --recipe=fine_tune, with others of "
+        "training rows that are held out. The head keeps it.",
         changes=fields.WEIGHTS,
-        only_with={"recipe": (VECTORS, CONTRASTIVE, AUTO)},
+        only_trains=True,
+    )
+    label_errors: bool = fields.training(
+        False,
+        "Hold training rows out, for a --recipe but fine_tune, and write those whose "
+        "label is not what is predicted to label_errors.csv. --recipe=auto, "
+        "--calibrate and runs without dev rows do so anyway.",
+        changes=fields.NOTHING,
+        only_with={"recipe": _OTHERS},
         only_trains=True,
     )
 
 
 def refusals(settings: Any) -> Iterator[tuple[Any, str]]:
     """Pairs of a condition and a message, for errors.refuse."""
-    recipe = settings.typed("recipe")
-    if settings.recipe == FINE_TUNE:
+    recipe, unlabelled = settings.typed("recipe"), settings.typed("unlabelled_file")
+    is_usual = settings.recipe == FINE_TUNE
+    yield (
+        settings.unlabelled_file and is_usual and not settings.teacher,
+        f"{unlabelled} is read with --teacher, or --recipe={' or '.join(_OTHERS)}; add "
+        "one of them, or leave it out",
+    )
+    if is_usual:
+        yield (
+            settings.calibrate and not (settings.do_train and settings.do_eval),
+            f"--calibrate with {recipe} divides by what dev rows need, after training; "
+            "add --do_train, --do_eval and dev rows, or leave it out",
+        )
+        after = "evaluate_steps", "grid", "lora_rank", "teacher", "choice_columns"
+        yield from (
+            (
+                settings.calibrate and getattr(settings, name),
+                f"--calibrate with {recipe} changes the head of one text or pair after "
+                f"the last step; leave it or {settings.typed(name)} out",
+            )
+            for name in after
+        )
         return
     yield (
         not settings.do_train,

@@ -182,7 +182,7 @@ REFUSED = {
         "--dev_share=0.2 --task_name=cola": "--dev_share=0.2 beside --task_name=cola",
         "--dev_share=0.2 --train_file=": "--dev_share=0.2: takes the dev rows from --t",
         "--distill_weight=0.5": "--distill_weight=0.5 is read with --teacher; add that",
-        "--unlabelled_file=gs://u": "--unlabelled_file=gs://u is read with --teacher;",
+        "--unlabelled_file=gs://u": "--unlabelled_file=gs://u is read with --teacher,",
         "--teacher=t --distill_temperature=0.001": (
             "--distill_temperature=0.001 is not 0.01 to 1000.0; give one such as 2"
         ),
