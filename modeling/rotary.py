@@ -71,8 +71,10 @@ def rotate(x, rotation):
 
     def turn(x, sin):
         y = tf.cast(x, tf.float32)
-        a, b = tf.split(y, 2, axis=-1)
-        return tf.cast(y * cos + tf.concat([b, a], axis=-1) * sin, x.dtype)
+        # To split and join the halves would copy them once more.
+        halves = tf.reshape(y, [-1, 2, y.shape[-1] // 2])
+        others = tf.reshape(tf.reverse(halves, [1]), tf.shape(y))
+        return tf.cast(y * cos + others * sin, x.dtype)
 
     @tf.custom_gradient
     def run(x):
