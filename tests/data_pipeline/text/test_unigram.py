@@ -294,6 +294,19 @@ def test_config_that_is_open_already_names_camembert(tmp_path):
         assert opening.open_tokenizer(files, config).start_id == first
 
 
+def test_camembert_without_a_normalizer_keeps_characters(tmp_path):
+    tokenizer = opening.open_vocabulary(write_camembert(tmp_path))
+    raw = json.loads(tokenizer.files()["tokenizer.json"])
+    assert raw["normalizer"]
+    path = tmp_path / "copy" / "tokenizer.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({**raw, "normalizer": None}))
+    kept = opening.open_vocabulary(str(path))
+    text, ids = "ＡB\xa0s", [8, 3, 16, 8, 10]  # of XLM-RoBERTa without a map, 3 later
+    assert kept.tokenize(text).numpy().tolist() == ids
+    assert tokenizer.tokenize(text).numpy().tolist() != ids
+
+
 def test_camembert_avoids_unknown_characters_more(tmp_path):
     """Ids of transformers: its <unk> has 10 less than the -100 of <unk>NOTUSED."""
     pieces = ("x☃y", -10), ("z", -10), ("w", -10), ("x", -0.1), ("yzw", -0.1)
