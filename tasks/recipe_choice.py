@@ -148,8 +148,8 @@ def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) ->
 
     What is known stands in recipe.json, with which a killed command goes on. Of ways
     whose rows differ by less than a standard error the first is chosen. A fine-tuning,
-    which takes long, ends with the fold after which it is behind; if that is by more
-    than a standard error, no other rate is tried.
+    which takes long, ends with the fold after which it is behind, and is not tried if
+    none could lead.
 
     Raises:
         InputError: the directory has another record, or another command writes there.
@@ -187,8 +187,8 @@ def _hold_out(settings, rows, ways, whole, record):
     for way in ways:
         task, plan = recipes.make(settings, rows, way)
         is_long = way.recipe == recipe.FINE_TUNE
-        if is_long and (reason := _why_hopeless(each)):
-            print(f"recipe: {way.name}: not tried, since {reason}", flush=True)
+        if is_long and any(held.is_right for held in each):
+            print(f"recipe: {way.name}: not tried, since no row held out is wrong")
             continue
         for fold in range(_FOLDS):
             if str(fold) not in record.folds(way.name):
@@ -207,18 +207,6 @@ def _hold_out(settings, rows, ways, whole, record):
                 break
         each.append(held)
     return each
-
-
-def _why_hopeless(each: Sequence["_HeldOut"]) -> str:
-    """Why no further fine-tuning, which takes long, would be chosen; or ""."""
-    if any(held.is_right for held in each):
-        return "every row held out is right"
-    *others, last = each
-    if last.way.recipe == recipe.FINE_TUNE and any(
-        sum(last.lead(other)) < 0 for other in others
-    ):
-        return f"{last.way.name} is behind by more than a standard error"
-    return ""
 
 
 class _HeldOut:
