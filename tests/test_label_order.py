@@ -108,6 +108,7 @@ def run(script, model, output_dir, *arguments):
     return [line for line in lines if not line.startswith("labels: scheme ")]
 
 
+@pytest.mark.slow
 def test_a_task_is_scored_by_names_and_not_by_places(widened, tmp_path):
     task = (f"--task_name=MRPC --data_dir={MRPC}", "--do_eval", "--do_predict")
     model = widened(tmp_path / "model", ["0", "1"])

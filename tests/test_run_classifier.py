@@ -128,6 +128,7 @@ def test_run_without_training_has_the_labels_of_its_model(
         assert (tmp_path / name).read_bytes() == before[name]
 
 
+@pytest.mark.slow
 def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
     model_dir, table_dir, tmp_path, caplog
 ):

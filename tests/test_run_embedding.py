@@ -97,8 +97,8 @@ def runs(model_dir, data, tmp_path_factory):
     [
         pytest.param("pairs", marks=pytest.mark.slow),
         pytest.param("triplets", marks=pytest.mark.slow),
-        pytest.param("scored", marks=pytest.mark.slow),
-        "labelled",
+        pytest.param("labelled", marks=pytest.mark.slow),
+        "scored",
     ],
 )
 def test_each_kind_of_rows_trains_and_is_scored(kind, runs, data):
@@ -171,6 +171,7 @@ def test_an_export_is_scored_beside_the_model(model_dir, data, tmp_path):
     assert float(line.split()[2]) == pytest.approx(model, abs=0.05)
 
 
+@pytest.mark.slow
 def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_path):
     texts = [text for text, _ in tiny.rows(24)]
     flags = []

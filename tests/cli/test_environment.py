@@ -74,6 +74,7 @@ def test_settings_of_the_user_stand(tmp_path, monkeypatch, without_settings):
     assert prepared(tmp_path, AVX2)[KERNELS] == "0" == os.environ[KERNELS]
 
 
+@pytest.mark.slow
 def test_program_imports_what_it_uses():
     code = """if True:
       import gc, sys

@@ -411,6 +411,7 @@ def rows_of(kind, path):
 KINDS = ["dataset", "generator", "path", "parquet", "arrow", "bytes", "tensors"]
 
 
+@pytest.mark.slow
 def test_rows_of_any_kind_are_the_same(model_dir, tmp_path):
     made = fitted("classifier", model_dir)
     wanted = made.evaluate(ROWS).results
@@ -520,6 +521,7 @@ def decided(answers, threshold):
     return [",".join(answer["labels"]) for answer in answers]
 
 
+@pytest.mark.slow
 def test_threshold_of_a_run_is_that_of_its_predictions(model_dir, tmp_path):
     """And of its evaluation; without a number on record it is 0.5."""
     rows = [(text, [label]) for text, label in ROWS[:12]]
@@ -615,6 +617,7 @@ def test_messages_on_rows_in_memory_have_their_index(model_dir, capfd):
             call(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", daily.params(["classifier", "embedder"], "classifier".__eq__)
 )
@@ -704,6 +707,7 @@ def pickled(model):
     return pickle.loads(pickle.dumps(model))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "copied", daily.params([pickled, copy.deepcopy], lambda copied: copied is pickled)
 )

@@ -245,6 +245,7 @@ def test_absent_beam_is_named(monkeypatch):
         engines.open_beam([])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "reason"),
     [

@@ -119,6 +119,7 @@ def test_another_export_or_format_is_another_job(answer, tmp_path):
     assert answer("v.jsonl", b"a\nb\n", 1) == answer("w.jsonl", b"a\nb\n", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_options", [None, BEAM])
 def test_new_model_in_the_same_place_is_opened(
     answer, tmp_path, monkeypatch, beam_options

@@ -93,6 +93,7 @@ def test_number_of_candidates(top_k, number, expected):
     assert search.count_candidates(top_k, number) == expected
 
 
+@pytest.mark.slow
 def test_search_ends_between_queries_that_are_reranked(index_dir, pairs):
     index, wanted = search.Index.open(index_dir), iter([True, True, False])
     options = {"reranker": pairs[0].rerank, "is_wanted": lambda: next(wanted)}

@@ -221,6 +221,7 @@ def test_few_labels_of_all_texts_are_the_whole_scores():
         assert value["deviation"] == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_few_labels_depend_on_their_number_and_the_seed():
     assert few(2) == few(2)
     assert few(2) != few(2, seed=1)

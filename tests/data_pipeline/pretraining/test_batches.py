@@ -169,6 +169,7 @@ def test_draws_belong_to_the_rows_of_a_step(source):
     assert np.abs(first[0]["generator_draws"] - first[1]["generator_draws"]).max() > 0.1
 
 
+@pytest.mark.slow
 def test_names_of_a_batch_are_the_places_of_its_records(source):
     """The first epoch ends within the fourth step, and the second within the eighth."""
     absent = dataclasses.replace(source, files=("a", "b", "c", "d", "e"))
@@ -425,6 +426,7 @@ def test_records_that_cannot_be_masked_are_refused(load, tokenizer, plain):
             load(**{"tokenizer": tokenizer, **arguments}, **flags)
 
 
+@pytest.mark.slow
 def test_unmasked_records_need_a_mask(unmasked):
     with pytest.raises(ValueError, match="--vocab_file") as raised:
         train(unmasked, 3)

@@ -117,6 +117,7 @@ def test_resuming_continues_with_the_same_batches(load):
 # The shares of hosts.
 
 
+@pytest.mark.slow
 def test_shares_of_two_hosts_are_the_batches_of_one(load):
     sets = load("infilling")
     for make in (

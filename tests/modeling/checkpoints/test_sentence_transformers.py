@@ -319,6 +319,7 @@ def test_length_is_the_directorys(write):
     assert bert.load(path, labels=["a", "b"], max_seq_length=30).max_seq_length == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["Transformer", pytest.param("BERT", marks=pytest.mark.slow)]
 )
@@ -345,6 +346,7 @@ def test_directory_before_release_2_opens(write, kind):
         bert.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dense", "size"),
     [((), 8), pytest.param(DENSE[:1], 40, marks=pytest.mark.slow)],

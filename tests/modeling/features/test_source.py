@@ -235,6 +235,7 @@ def test_parts_have_names_in_checkpoints(config):
         assert head["output_weights"].shape == (3, width)
 
 
+@pytest.mark.slow
 def test_frozen_network_has_no_gradient_and_no_dropout(config, tiny_features):
     chosen = {"layer_mix": "learned", **LSTM}
     model = build("tagger", config, **chosen, freeze_encoder=True)
