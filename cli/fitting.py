@@ -576,15 +576,20 @@ class Classifier(FittedModel[ClassifierSettings]):
         return data
 
     def predict(
-        self, texts: Any, seconds: Any = None, choices: Any = None
+        self,
+        texts: Any,
+        seconds: Any = None,
+        choices: Any = None,
+        *,
+        allow_empty_text: bool = False,
     ) -> list[dict[str, Any]]:
         """As `Loaded.predict`; `texts` may be a DataFrame or the like, dicts or a path.
 
         Of those it reads the columns that `fit` reads; labels are not needed. With
-        `allow_empty_text` of the classifier a text may be empty.
+        `allow_empty_text`, here or of the classifier, a text may be empty.
         """
         is_alone = seconds is None and choices is None
-        takes_empty = bool(self._settings.get("allow_empty_text"))
+        takes_empty = bool(allow_empty_text or self._settings.get("allow_empty_text"))
         if is_alone and (
             isinstance(texts, os.PathLike)
             or (isinstance(texts, str) and text_rows.is_table(texts))

@@ -66,6 +66,9 @@ def prepare(
     settings: ClassifierSettings,
 ) -> tuple[classifier.ClassifierTask, run_plan.Plan]:
     """The task of a recipe, and how to do it; InputError for wrong input."""
+    if settings.unlabelled_file:
+        own = os.path.join(str(settings.output_dir), file_names.TO_LABEL)
+        review_tables.refuse_filled(own)
     rows, given = classifier.read(settings), settings.typed("recipe")
     is_usual = settings.recipe == recipe.FINE_TUNE  # and --calibrate is set
     wrong = "" if is_usual else _why_not_vectors(rows)
@@ -204,7 +207,10 @@ class RecipeTask(classifier.ClassifierTask):
             table = review_tables.to_label(rows, scored, places, margin)
             path = os.path.join(plan.output_dir, file_names.TO_LABEL)
             atomic_files.write_text(path, review_tables.text(rows, table))
-            print(f"to label next: {path}, {len(places)} of {len(rows)} rows")
+            line = f"to label next: {path}, {len(places)} of {len(rows)} rows"
+            if not self.classes.has_one_label:
+                line += "; remove those that you leave empty, which means no label"
+            print(line)
 
     def write_report(self, model, plan, outcome, step, seconds):
         rows = outcome.rows

@@ -109,7 +109,14 @@ def open_network(
     """The network with its weights, as a function of a batch."""
     keras.config.set_dtype_policy(settings.dtype_policy)
     is_causal = opened.config.is_left_to_right
-    head, _ = opened.find_head("language_model" if is_causal else "pretraining")
+    head = "language_model" if is_causal else "pretraining"
+    try:
+        opened.find_head(head)
+    except errors.InputError as error:
+        raise errors.InputError(
+            f"{opened.path}: has no head that predicts tokens; give a network as it "
+            "was pretrained"
+        ) from error
     built = opened.build(head)
     missing = built.report.missing
     random = conversion.copy_needed(built.model, missing)

@@ -162,6 +162,11 @@ def test_networks_that_predict_nothing_are_refused(masked, causal, tmp_path):
     call = f"--pretrained={causal} --input_file={tmp_path}/in.txt --masking=word"
     done = tiny.run_script("score_sentences", call)
     assert "reads from left to right, without masks" in done.err
+    bare = tmp_path / "bare"
+    bert.load(masked, head="none").save(bare)
+    call = f"--pretrained={bare} --input_file={tmp_path}/in.txt"
+    line = tiny.run_script("score_sentences", call).err
+    assert "has no head that predicts tokens; give a network as it was" in line
     with pytest.raises(ValueError, match="predicts no tokens; load a pretrained"):
         bert.load(masked, head="none").score(["a"])
     with pytest.raises(ValueError, match="masking='all' is none of token, word, none"):

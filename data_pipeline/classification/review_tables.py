@@ -4,14 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from contract import outcomes
+from contract import errors, outcomes, remote_files, wording
 from data_pipeline.classification import predictions, split
-from data_pipeline.tables import spreadsheets
+from data_pipeline.tables import spreadsheets, text_rows
 
 _LISTED = 200  # texts to label, which take about an hour
 _NEAR = 0.99  # cosine of two texts that teach the same
 _BLOCK = 256  # vectors that are compared at once
 _DIGITS = 6
+_LABEL_PLACE = 2  # of the column in to_label.csv that a person fills
 
 
 def self_confidence(label_ids: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -95,12 +96,27 @@ def to_label(
 ) -> Iterator[list[str]]:
     """Rows of to_label.csv: those of `places`, with a column for the label."""
     names = ["rank", "line", "label", "suggested_label", "margin"]
+    assert names[_LABEL_PLACE] == "label"
     yield names + _text_names(data)
     table, texts = data.table, data.table.texts()
     for rank, i in enumerate(places, start=1):
         suggested = predictions.named(data.label_set, scored.predictions[i])
         place = str(rank), str(table.lines[i])
         yield [*place, "", suggested, _number(margin[i]), *texts[i]]
+
+
+def refuse_filled(path: str) -> None:
+    """Refuses to replace a to_label.csv in which a person gave labels."""
+    if not remote_files.exists(path):
+        return
+    rows = [row for _, row in text_rows.file_rows(path, "csv", ragged=text_rows.KEPT)]
+    place = _LABEL_PLACE
+    filled = [row for row in rows[1:] if len(row) <= place or str(row[place]).strip()]
+    if filled or not rows or rows[0][place : place + 1] != ["label"]:
+        raise errors.InputError(
+            f"{path}: has {wording.count(len(filled), 'row')} that a person filled or "
+            "changed, which would be lost; rename it"
+        )
 
 
 def text(data: split.LabelledSplit, rows: Iterable[list[str]]) -> str:

@@ -412,7 +412,8 @@ def _check_number(field: str, kind: Any, value: Any) -> tuple[str, bool]:
         return "a whole number of 1 or more", x >= 1
     if field.endswith(("_prob", "dropout")):
         return "a number of 0 or more and less than 1", 0 <= x < 1
-    if field == "layer_norm_epsilon":  # 0 would divide by the variance 0 of equal rows
+    # With 0, equal rows would be divided by their variance of 0, and angles by 0.
+    if field.endswith(("layer_norm_epsilon", "rope_theta")):
         return "a number greater than 0", 0 < x < math.inf
     return "a number of 0 or more", 0 <= x < math.inf
 

@@ -32,12 +32,14 @@ _RELEASED = {
     "resid_pdrop": "hidden_dropout_prob",
     "attn_pdrop": "attention_probs_dropout_prob",
     "rotary_emb_base": "rope_theta",
+    "layer_norm_epsilon": "layer_norm_epsilon",
 }
 _GATE, _GATES = "activation_function", {"swiglu": "silu", "geglu": "gelu"}
 _USUAL = {"rope_type": "default", "rope_theta": 0}
 _SHOWN = "vocab_size", "hidden_size", "type_vocab_size"  # by the shapes of a file
 _GIVE = "give a model of this network, and its whole config"
 _BIASES = "qkv_proj_bias mlp_fc1_bias mlp_fc2_bias"
+_OTHERS = _GATE, *_BIASES.split(), "rotary_emb_fraction"
 _NOT_DONE = """
     causal is_causal last_layer_subset norm_mlp num_experts num_heads_kv parallel_block
     parallel_block_tied_norm prenorm rope_scaling rotary_emb_interleaved rotary_head_dim
@@ -99,7 +101,7 @@ class NomicBertConfig(bert_family.RelativeConfig):
         rope, head = raw.pop("rope_parameters", None) or {}, raw.pop("head_dim", None)
         if "n_embd" in raw:
             raw.setdefault("hidden_act", _GATES.get(str(raw.get(_GATE)), "silu"))
-        lacks = [key for key in (*_RELEASED, _GATE, *_BIASES.split()) if key not in raw]
+        lacks = [key for key in (*_RELEASED, *_OTHERS) if key not in raw]
         is_usual = {"rope_type": "default", **rope, "rope_theta": 0} == _USUAL
         errors.refuse(
             ("n_embd" in raw and lacks, f"{', '.join(lacks)} missing; {_GIVE}"),

@@ -121,7 +121,8 @@ class Service:
         if count > limit:
             text = f"a request of {count} tokens, padding included, the limit is"
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            raise refuse(status, f"{text} {limit}; send several")
+            remedy = "send several, or raise --max_request_tokens"
+            raise refuse(status, f"{text} {limit}; {remedy}")
         try:
             self.batcher.submit(work)
         except batching.Overloaded:

@@ -4,6 +4,7 @@ import csv
 import io
 
 import numpy as np
+import pytest
 
 from contract import outcomes
 from data_pipeline.classification import labels, review_tables, split
@@ -115,3 +116,16 @@ def test_texts_to_label_have_a_column_to_fill_that_training_reads(tmp_path):
     read = rows_of(tmp_path / "b.csv", text.replace(",,ja", ",yes,ja"))
     assert read.table.labels == ["yes", ""]
     assert read.table.text_a == ["'-two", "one"]
+
+
+def test_a_file_that_a_person_filled_is_not_replaced(tmp_path):
+    path = tmp_path / "to_label.csv"
+    review_tables.refuse_filled(str(path))
+    empty = "\ufeffrank,line,label,suggested_label,margin,text\n1,3,,ja,0.5,two\n"
+    path.write_text(empty, encoding="utf-8")
+    review_tables.refuse_filled(str(path))
+    others = empty.replace(",,", ",yes,"), empty.replace(",label,", ",mark,"), "a\n"
+    for text in (*others, empty.replace(",,", ";yes;").replace(",", ";")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"to_label.csv: has \d rows? that a pers"):
+            review_tables.refuse_filled(str(path))

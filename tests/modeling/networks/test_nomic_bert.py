@@ -247,6 +247,7 @@ def test_both_forms_of_a_config_are_the_same():
             "rope_parameters=.*dynamic.* are not supported",
         ),
         ({"rope_theta": "x"}, "rope_theta='x' is not a number"),
+        ({"rotary_emb_base": 0}, "rope_theta=0 is not a number greater than 0"),
     ],
 )
 def test_what_is_not_done_is_refused_by_key_and_value(raw, message):
@@ -258,4 +259,12 @@ def test_a_part_of_the_released_keys_is_refused():
     released = dict(CASES[RELEASED].config)
     del released["n_inner"], released["mlp_fc1_bias"]
     with pytest.raises(errors.InputError, match="n_inner, mlp_fc1_bias missing"):
+        read(**released)
+
+
+@pytest.mark.parametrize("key", ["layer_norm_epsilon", "rotary_emb_fraction"])
+def test_a_key_whose_default_is_that_of_the_released_code_is_given(key):
+    released = dict(CASES[RELEASED].config)
+    del released[key]
+    with pytest.raises(errors.InputError, match=f"{key} missing"):
         read(**released)

@@ -136,7 +136,8 @@ def test_each_limit_has_its_status(limited):
     status, actual = limited.predict("a" * 45, *"bc")
     assert (status, actual["error"]) == (
         413,
-        "a request of 42 tokens, padding included, the limit is 40; send several",
+        "a request of 42 tokens, padding included, the limit is 40; send several, or "
+        "raise --max_request_tokens",
     )
     text = HEAD + b"Content-Length: 5\r\n\r\nab"
     printed = limited.speak(text)
