@@ -1,6 +1,7 @@
 """Tables for an hour of work: labels that may be wrong, and texts to label next."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -109,7 +110,8 @@ def refuse_filled(path: str) -> None:
     """Refuses to replace a to_label.csv in which a person gave labels."""
     if not remote_files.exists(path):
         return
-    rows = [row for _, row in text_rows.file_rows(path, "csv", ragged=text_rows.KEPT)]
+    opened = text_rows.file_rows(path, "csv", ragged=text_rows.KEPT)
+    rows: list[Any] = [row for _, row in opened]
     place = _LABEL_PLACE
     filled = [row for row in rows[1:] if len(row) <= place or str(row[place]).strip()]
     if filled or not rows or rows[0][place : place + 1] != ["label"]:
