@@ -119,6 +119,7 @@ def test_each_kind_of_rows_trains_and_is_scored(kind, runs, data):
         )
 
 
+@pytest.mark.slow
 def test_few_labels_are_drawn_from_the_training_rows(runs, model_dir, data, tmp_path):
     done, output, _ = runs("labelled")
     accuracies = json.loads((output / "few_labels.json").read_text())

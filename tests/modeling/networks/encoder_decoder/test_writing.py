@@ -46,6 +46,7 @@ def test_greedy_tokens_are_the_recorded_ones(write, source, seq2seq_record):
     assert np.all(is_text)
 
 
+@pytest.mark.slow
 def test_one_layer_writes_the_same_whether_shapes_are_known(seq2seq_config, source):
     """TensorFlow fused the sum of scores and mask, and took a wrong input."""
     sides = {
