@@ -216,7 +216,9 @@ def open_directory(
     given: Any = {key: value for key, value in settings.items() if value is not None}
     files, takes_pair = dataclasses.replace(files, **given), head is not None
     opened = open_files(files, length or 0, takes_encoder_decoder=takes_pair)
-    if (opened.find_head()[0] if head == "auto" else head) == "language_model":
+    is_causal = opened.config.is_left_to_right
+    chosen = opened.find_head()[0] if is_causal and head == "auto" else head
+    if chosen == "language_model":
         # Rows of special tokens would be random, and take a share of each probability.
         opened = open_files(files, length or 0, for_tasks=False)
     if length is None:

@@ -37,8 +37,13 @@ def layer_norm(config, name, dtype=None):
 
 def dense(config, units, name, dtype=None, *, use_bias=True):
     """An affine map to a last axis of `units`, initialised as the original does."""
-    init, rest = weight_init(config), {"name": name, "dtype": dtype}
-    return Dense(units, use_bias=use_bias, kernel_initializer=init, **rest)
+    return Dense(
+        units,
+        use_bias=use_bias,
+        kernel_initializer=weight_init(config),
+        name=name,
+        dtype=dtype,
+    )
 
 
 @keras_configs.register

@@ -251,6 +251,13 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
     )
 
 
+def pad_rows(rows: Sequence[Sequence[int]]) -> "dict[str, tf.Tensor]":
+    """As `pad` of lists of ids, each a sequence of one text."""
+    lengths = [len(ids) for ids in rows]
+    tokens = tf.RaggedTensor.from_row_lengths(np.concatenate(rows), lengths)
+    return pad(tokens, tf.constant(lengths))
+
+
 def pad(tokens, first_lengths, length: int | None = None, num_sequences=1):
     """The three inputs of the encoder, each int32 [B, S], from the results of `pack`.
 

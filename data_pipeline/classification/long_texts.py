@@ -38,7 +38,7 @@ class Windows:
             )
 
     def settings(self) -> dict[str, str]:
-        """What label_map.json has of it."""
+        """The values that label_map.json keeps."""
         values = dataclasses.asdict(self)
         return {"long_texts": WINDOWS, **{name: str(v) for name, v in values.items()}}
 

@@ -180,14 +180,8 @@ def run(windows: Sequence[Window], score: Score, batch_size: int) -> list[np.nda
     for part in progress.slices(len(windows), batch_size, "scoring: windows"):
         chosen = order[part]
         batch = [windows[place] for place in chosen]
-        losses = score(_padded([window.ids for window in batch]))
+        losses = score(packing.pad_rows([window.ids for window in batch]))
         for row, (place, window) in enumerate(zip(chosen, batch, strict=True)):
             scored = slice(window.first - 1, len(window.ids) - 1)
             results[place] = losses[row, scored]
     return results
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> dict[str, tf.Tensor]:
-    lengths = [len(ids) for ids in rows]
-    tokens = tf.RaggedTensor.from_row_lengths(np.concatenate(rows), lengths)
-    return packing.pad(tokens, tf.constant(lengths))

@@ -31,7 +31,7 @@ Score = Callable[[dict[str, Any]], np.ndarray]
 
 
 class _Row(NamedTuple):
-    """What is read at once: ids int [S], of which those at places [P] are predicted."""
+    """A sequence: ids int [S], of which those at places [P] are predicted."""
 
     text: int
     ids: np.ndarray
@@ -141,28 +141,25 @@ class Scorer:
         return self.tokenizer.continues_word()
 
     def _batches(self, rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-        batch: list[_Row] = []
+        batch: list[_Row] = []  # the first has most places
         for row in rows:
-            most = max([len(row.places), *(len(other.places) for other in batch[:1])])
-            if len(batch) == self.batch_size or most * (len(batch) + 1) > _PREDICTIONS:
-                if batch:
-                    yield batch
+            size = len(batch) + 1
+            if batch and (
+                size > self.batch_size or size * len(batch[0].places) > _PREDICTIONS
+            ):
+                yield batch
                 batch = []
             batch.append(row)
         yield batch
 
 
 def _padded(batch: Sequence[_Row]) -> dict[str, Any]:
-    lengths = [len(row.ids) for row in batch]
-    tokens = tf.RaggedTensor.from_row_lengths(
-        np.concatenate([row.ids for row in batch]), lengths
-    )
     shape = len(batch), max(len(row.places) for row in batch)
     places, wanted = np.ones(shape, np.int32), np.zeros(shape, np.int32)
     for number, row in enumerate(batch):
         places[number, : len(row.places)] = row.places
         wanted[number, : len(row.places)] = row.wanted
-    return packing.pad(tokens, tf.constant(lengths)) | {
+    return packing.pad_rows([row.ids for row in batch]) | {
         features.MASKED_LM_POSITIONS: tf.constant(places),
         features.MASKED_LM_IDS: tf.constant(wanted),
     }

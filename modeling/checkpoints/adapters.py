@@ -180,13 +180,15 @@ class Adapter:
                     "%s: %s changes the words that a head predicts as well, as after "
                     "merge_and_unload() of PEFT; before it, PEFT's model predicts "
                     "them by those of the model below",
-                    *(self.source, module),
+                    self.source,
+                    module,
                 )
             if key in network.read_whole:
                 logging.warning(
                     "%s: %s counts, as after merge_and_unload() of PEFT; before it, "
                     "PEFT's model reads the table below without the adapter",
-                    *(self.source, module),
+                    self.source,
+                    module,
                 )
             added = functools.partial(self._added, module, is_wide)
             places[key] = _Sum(*places[key], added), key
