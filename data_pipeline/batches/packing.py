@@ -251,8 +251,8 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
     )
 
 
-def pad_rows(rows: Sequence[Sequence[int]]) -> "dict[str, tf.Tensor]":
-    """As `pad` of lists of ids, each a sequence of one text."""
+def pad_rows(rows: Sequence[Any]) -> "dict[str, tf.Tensor]":
+    """As `pad` of N rows of ids, int [S] each, of one text."""
     lengths = [len(ids) for ids in rows]
     tokens = tf.RaggedTensor.from_row_lengths(np.concatenate(rows), lengths)
     return pad(tokens, tf.constant(lengths))
