@@ -30,6 +30,8 @@ TEACHER_VECTORS = "teacher_vectors"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
+# Of N masked tokens, laid end to end: their places in the flattened [B, P], int32 [N].
+MASKED_LM_PLACES = "masked_lm_places"
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
 # What a generator's tokens are drawn by, float32 [B, P] from 0 to below 1.
 GENERATOR_DRAWS = "generator_draws"

@@ -14,7 +14,7 @@ class BertPretrainer(models.BertModel):
 
     Call shapes: three features [B, S], masked_lm_positions [B, P] int ->
     {"masked_lm_logits": [B, P, V], "next_sentence_logits": [B, 2]} float32, the latter
-    if the network has that head.
+    if the network has that head. With masked_lm_places int [N] the logits are [N, V].
     """
 
     def __init__(self, config, **kwargs):
@@ -46,10 +46,12 @@ class BertPretrainer(models.BertModel):
         masked = keras.ops.cast(features["masked_lm_positions"], first.dtype)
         positions = keras.ops.concatenate([first, masked], axis=1)
         outputs = self.encode(features, seed, positions)
+        hidden = outputs["sequence_output"][:, 1:]
+        if feature_names.MASKED_LM_PLACES in features:
+            hidden = keras.ops.reshape(hidden, (-1, hidden.shape[-1]))
+            hidden = keras.ops.take(hidden, features["masked_lm_places"], axis=0)
         logits = self.masked_lm(
-            outputs["sequence_output"][:, 1:],
-            self.network.embeddings.table(),
-            training=seed is not None,
+            hidden, self.network.embeddings.table(), training=seed is not None
         )
         if not self.next_sentence:
             return {"masked_lm_logits": logits}

@@ -224,7 +224,10 @@ class Objective(abc.ABC):
         if not plan.packs_sequences:
             return made
         replicas = context.num_replicas_in_sync // context.num_input_pipelines
-        return sharing.share_rows(made, plan.micro_batches * replicas)
+        shares = plan.micro_batches * replicas
+        if self.settings.objective == "masked_lm":
+            made = sharing.join_predictions(made, shares)
+        return sharing.share_rows(made, shares)
 
     def finish(
         self,

@@ -68,6 +68,31 @@ def share_rows(batches: tf.data.Dataset, shares: int, num_rows: int | None = Non
     return batches.map(add, num_parallel_calls=1).prefetch(2)
 
 
+def join_predictions(batches: tf.data.Dataset, shares: int) -> tf.data.Dataset:
+    """Lays the masked tokens of a share end to end: no logits are those of padding.
+
+    masked_lm_ids and masked_lm_weights [B, P] become [shares * N], where N is the
+    number of the share that has most, and masked_lm_places int32 [shares * N] tells
+    which of its share's they are. What fills a share has weight 0.
+    """
+    values = features.MASKED_LM_IDS, features.MASKED_LM_WEIGHTS
+
+    def join(batch):
+        ids, weights = (tf.reshape(batch[name], [shares, -1]) for name in values)
+        is_padding = tf.cast(weights <= 0.0, tf.int32)
+        count = tf.reduce_max(tf.reduce_sum(1 - is_padding, axis=1))
+        places = tf.argsort(is_padding, axis=1, stable=True)[:, : tf.maximum(count, 1)]
+        return batch | {
+            features.MASKED_LM_PLACES: tf.reshape(places, [-1]),
+            **{
+                name: tf.reshape(tf.gather(each, places, batch_dims=1), [-1])
+                for name, each in zip(values, (ids, weights), strict=True)
+            },
+        }
+
+    return batches.map(join, num_parallel_calls=1)
+
+
 def most_rows(lengths: np.ndarray, order: np.ndarray, width: int, shares: int) -> int:
     """The rows that the fullest share of all batches needs, for shapes that stay.
 

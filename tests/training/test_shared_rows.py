@@ -79,7 +79,7 @@ def batch(kind):
         made |= {
             "masked_lm_positions": rng.integers(0, LENGTHS[:, None], (count, 3)),
             "masked_lm_ids": rng.integers(1, 61, (count, 3)),
-            "masked_lm_weights": np.ones((count, 3), np.float32),
+            "masked_lm_weights": np.eye(count, 3, dtype=np.float32),
             "next_sentence_labels": rng.integers(0, 2, count),
         }
     if kind == "choice":
@@ -93,9 +93,10 @@ def batch(kind):
 
 
 def shared(features, shares=1, num_rows=None):
-    (made,) = sharing.share_rows(
-        tf.data.Dataset.from_tensors(features), shares, num_rows
-    )
+    made = tf.data.Dataset.from_tensors(features)
+    if "masked_lm_ids" in features:
+        made = sharing.join_predictions(made, shares)
+    (made,) = sharing.share_rows(made, shares, num_rows)
     return {name: value.numpy() for name, value in made.items()}
 
 
@@ -174,6 +175,22 @@ def test_parts_of_a_batch_do_not_change_the_norm(monkeypatch, kind):
         run = steps.make(model, objective, micro_batches=parts)
         norms.append(steps.call(run, batches, [0.01])[0]["gradient_norm"])
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
+def test_masked_tokens_are_laid_end_to_end():
+    given = {
+        "masked_lm_ids": [[5, 6, 0], [7, 0, 0], [0, 0, 0], [8, 9, 0]],
+        "masked_lm_weights": [[1.0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 2, 0]],
+    }
+    given = tf.data.Dataset.from_tensors(
+        {name: tf.constant(value) for name, value in given.items()}
+    )
+    (made,) = sharing.join_predictions(given, shares=2)
+    assert made["masked_lm_ids"].numpy().tolist() == [5, 6, 7, 9, 0, 0]
+    assert made["masked_lm_weights"].numpy().tolist() == [1, 1, 1, 2, 0, 0]
+    assert made["masked_lm_places"].numpy().tolist()[:4] == [0, 1, 3, 4]
+    (made,) = sharing.join_predictions(given, shares=1)
+    assert made["masked_lm_ids"].numpy().tolist() == [5, 6, 7, 9]
 
 
 def test_first_fit_keeps_rows_few_and_sequences_whole():
