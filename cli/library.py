@@ -203,7 +203,8 @@ class Loaded:
         its default prompt. Where `pooling` or `layers` is passed, and for all other
         models, vectors are those of `extract_features.py`: `pooling` is mean (the
         default), or cls for the vector of [CLS]; `layers` are (-1,) by default.
-        `normalize` scales each vector of any model to the length 1.
+        `normalize` scales each vector of any model to the length 1. A text that a
+        classifier reads in windows has the mean of their vectors.
 
         Args:
             prompt_name: of a prompt of the directory, which is put before each text.
@@ -215,6 +216,7 @@ class Loaded:
         self._check_encodes("embed")
         chosen = (pooling, layers) != (None, None)
         is_encoder = isinstance(self.model, text_encoder.TextEncoder) and not chosen
+        has_windows = bool(getattr(self.classes, "windows", None))
         if self.model.config.spec.text_vectors == "trained" and not is_encoder:
             raise errors.InputError(
                 "embed: a GPT has no special tokens before it is fine-tuned; use "
@@ -231,7 +233,7 @@ class Loaded:
                 self.model.config,
                 layers=layers,
                 pooling=pooling,
-                normalize=bool(normalize),
+                normalize=bool(normalize) and not has_windows,
             )
             shape = (*((len(layers),) if len(layers) > 1 else ()), choice.width)
             forward, name = self._pooled(choice), "vector"
@@ -240,12 +242,13 @@ class Loaded:
         )
         encoding.listed("prompt", [before])
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
+        encode = self._pack if has_windows else encode
         rows = self._checked(texts, seconds, encode=encode)
         if not rows[0]:
             return np.zeros((0, *shape), np.float32)
         prompted = [before + text for text in rows[0]]
-        embedded = forward(encode.pack(prompted, *rows[1:]))[name]
-        if is_encoder and normalize:
+        embedded = _joined(forward, encode.pack(prompted, *rows[1:]), name, "mean")
+        if normalize and (is_encoder or has_windows):
             embedded = keras.ops.convert_to_numpy(vectors.normalize(embedded))
         return embedded
 
@@ -432,13 +435,8 @@ class Loaded:
 
     def _shares(self, rows):
         classes, packed = self._label_set("predict"), self._pack.pack(*rows)
-        counts, kind = packed.counts, classes.shares_as
-        if counts is not None:  # windows are in batches of so many
-            packed = dataclasses.replace(packed, counts=None)
-        logits = self._forward(packed)["logits"]
-        if counts is not None:
-            logits = sequences.join_counted(logits, counts, classes.window_logits)
-        shares = losses.probabilities(kind, logits)
+        logits = _joined(self._forward, packed, "logits", classes.window_logits)
+        shares = losses.probabilities(classes.shares_as, logits)
         return keras.ops.convert_to_numpy(shares)
 
     @functools.cached_property
@@ -586,6 +584,17 @@ def write_export(model, make, export_dir, files, *, export_format, quantization)
     export_dir = remote_files.resolve(export_dir, "export_dir")
     with kernels_tf.joined_projections(model) as variables:
         return export.save(make(variables), export_dir, files, write=write)
+
+
+def _joined(forward, packed, name, kind):
+    """Outputs [B, ...] of texts, where these have windows joined as by join_logits."""
+    if packed.counts is None:
+        return forward(packed)[name]
+    # Windows are in batches of so many, whatever text they are of.
+    each = forward(dataclasses.replace(packed, counts=None))[name]
+    rows = each.reshape(len(each), -1)
+    joined = sequences.join_counted(rows, packed.counts, kind)
+    return keras.ops.convert_to_numpy(joined).reshape(-1, *each.shape[1:])
 
 
 def _keras_loss(classes):

@@ -1,5 +1,6 @@
 """run_classifier.py --long_texts=windows: the same answers by all that answers."""
 
+import functools
 import json
 import random
 
@@ -36,6 +37,11 @@ def rows(count, start=0):
 TEXTS = [text for text, _ in rows(7)]
 LONG = 4  # of 61 words
 TEXTS += ["great", "it " * 300 + "great", "awful film " * 9]
+# Its windows by hand: stretches of 10 words, each 5 after the one before.
+STRETCHES = [
+    " ".join(TEXTS[LONG].split()[k : k + 10])
+    for k in range(0, len(TEXTS[LONG].split()) - 5, 5)
+]
 
 
 def shares(answers):
@@ -77,15 +83,23 @@ def test_answers_are_those_of_the_windows_by_themselves(loaded, joined):
     logits = np.asarray(loaded.model(loaded.encode(TEXTS))["logits"])
     wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(actual, wanted, atol=ROUNDING)
-    # By hand: stretches of 10 words, each 5 after the one before.
-    words = TEXTS[LONG].split()
-    stretches = [words[k : k + 10] for k in range(0, max(len(words) - 5, 1), 5)]
-    inputs = loaded.encode([" ".join(each) for each in stretches])
+    inputs = loaded.encode(STRETCHES)
     each = np.asarray(loaded.model({k: v[:, 0] for k, v in inputs.items()})["logits"])
     assert len(each) > 3
     np.testing.assert_allclose(
         logits[LONG], getattr(each, joined)(axis=0), atol=ROUNDING
     )
+
+
+def test_vectors_are_the_means_of_those_of_the_windows(loaded):
+    embed = functools.partial(loaded.embed, layers=(-1, 0))  # [B, 2, D]
+    actual, each = embed(TEXTS), embed(STRETCHES)
+    np.testing.assert_allclose(actual[LONG], each.mean(axis=0), atol=ROUNDING)
+    assert np.abs(actual[LONG] - each[0]).max() > 0.01  # the beginning alone
+    unit = actual / np.linalg.norm(actual, axis=-1, keepdims=True)
+    np.testing.assert_allclose(embed(TEXTS, normalize=True), unit, atol=ROUNDING)
+    with refused("windows reads single texts"):
+        loaded.embed(TEXTS, TEXTS)
 
 
 def test_answer_depends_on_no_other_row(loaded):
