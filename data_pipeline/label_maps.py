@@ -133,17 +133,22 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
     return path if weights and remote_files.exists(path) else ""
 
 
-def written(classes: Classes | None) -> dict[str, Any]:
-    """The arguments of conversion.write_directory that keep the classes of a head."""
+def written(classes: Classes | None, max_seq_length: int = 0) -> dict[str, Any]:
+    """The arguments of conversion.write_directory that keep the classes of a head.
+
+    `max_seq_length` is kept of a model that reads texts in windows of so many tokens.
+    """
     if classes is None:
         return {}
     problem_type = getattr(classes, "problem_type", "")  # tags have none
-    files = {file_names.LABEL_MAP: text(classes)}
+    files = {file_names.LABEL_MAP: text(classes, max_seq_length)}
     return {"labels": classes.names, "problem_type": problem_type, "files": files}
 
 
-def text(classes: Classes) -> str:
+def text(classes: Classes, max_seq_length: int = 0) -> str:
     """The text of label_map.json: {"0": "negative", ...}, then the settings."""
     content = {str(index): name for index, name in enumerate(classes.names)}
     content |= classes.settings
+    if max_seq_length and "long_texts" in content:
+        content["max_seq_length"] = str(max_seq_length)
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"

@@ -311,16 +311,27 @@ class Run(NamedTuple):
 
 
 def read_run(directory: str) -> Run:
-    """The Run of a directory, also where that has no run.json, or a damaged one."""
-    path, values = os.path.join(directory, file_names.RUN), dict[str, Any]()
-    if directory and remote_files.exists(path):
-        with contextlib.suppress(ValueError, RecursionError):
-            values = json_files.read_object(path)
+    """The Run of a directory, also where that has no run.json, or a damaged one.
 
-    def part(name):
-        return known if isinstance(known := values.get(name), dict) else {}
+    Of a model that was saved without one, the length of its windows is known.
+    """
 
-    return Run(flags=part("flags"), identity=part("identity"))
+    def read(name):
+        path = os.path.join(directory, name)
+        if directory and remote_files.exists(path):
+            with contextlib.suppress(ValueError, RecursionError):
+                return json_files.read_object(path)
+        return {}
+
+    values = read(file_names.RUN)
+    flags, identity = (
+        known if isinstance(known := values.get(name), dict) else {}
+        for name in Run._fields
+    )
+    if not flags:
+        length = str(read(file_names.LABEL_MAP).get("max_seq_length"))
+        flags = {"max_seq_length": int(length)} if length.isdecimal() else {}
+    return Run(flags, identity)
 
 
 class ModelDirectory:
@@ -364,7 +375,8 @@ class ModelDirectory:
     @functools.cached_property
     def run(self) -> Run:
         """The run that trained the weights, by the run.json beside them."""
-        return read_run(os.path.dirname(label_maps.find(self.path, file_names.RUN)))
+        find = functools.partial(label_maps.find, self.path)
+        return read_run(os.path.dirname(find(file_names.RUN) or find()))
 
     @property
     def threshold(self) -> float:

@@ -28,7 +28,10 @@ def open_tokenizer(files, config):
 
 
 def prepare(settings: ConversionSettings):
-    """The checked input: Converted, tokenizer or None, rules of output_directory."""
+    """The checked input: Converted, tokenizer or None, rules of output_directory.
+
+    The fourth is the length in tokens of the run that trained it; 0: unknown.
+    """
     files = networks.find_files(
         settings, model_directory.locate_weights(settings.input, settings.pretrained)
     )
@@ -55,7 +58,8 @@ def prepare(settings: ConversionSettings):
     head = (
         "none" if settings.to == "hdf5" and settings.head == "auto" else settings.head
     )
-    return opened.read(head, is_converted=True), tokenizer, rules
+    length = opened.run.flags.get("max_seq_length", 0)
+    return opened.read(head, is_converted=True), tokenizer, rules, length
 
 
 def grow(settings: ConversionSettings, model, tokenizer):
@@ -103,7 +107,7 @@ def read_again(directory, head):
 def run(settings: ConversionSettings) -> None:
     """What convert_checkpoint.py does."""
     keras.utils.set_random_seed(0)  # of variables that the input lacks
-    source, tokenizer, rules = prepare(settings)
+    source, tokenizer, rules, length = prepare(settings)
     missing = source.report.missing
     print(source)
     model, tokenizer = grow(settings, source.model, tokenizer)
@@ -115,7 +119,7 @@ def run(settings: ConversionSettings) -> None:
             tokenizer=tokenizer,
             left_out=missing,
             modules=source.modules,
-            **label_maps.written(source.classes),
+            **label_maps.written(source.classes, length),
         )
         again = read_again(directory, source.head)
         largest = comparison.compare(source.model, again, missing)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import bert_reborn as bert
 from data_pipeline.classification import labels, long_texts
+from loading import model_directory
 from modeling import heads
 from serving import classifiers, formats, predictor
 from serving.protocol import servables
@@ -89,6 +90,22 @@ def test_answers_are_those_of_the_windows_by_themselves(loaded, joined):
     np.testing.assert_allclose(
         logits[LONG], getattr(each, joined)(axis=0), atol=ROUNDING
     )
+
+
+def test_saved_model_keeps_the_length_of_windows(untrained, loaded, tmp_path):
+    loaded.save(tmp_path / "saved")
+    content = json.loads((tmp_path / "saved" / "label_map.json").read_text())
+    assert content == {
+        **json.loads((untrained / "label_map.json").read_text()),
+        "max_seq_length": str(LENGTH),
+    }
+    again = bert.load(tmp_path / "saved")
+    assert again.max_seq_length == LENGTH and again.classes == loaded.classes
+    assert bert.load(tmp_path / "saved", max_seq_length=9).max_seq_length == 9
+    flags = model_directory.read_run(str(tmp_path / "saved")).flags
+    assert flags == {"max_seq_length": LENGTH}  # which scripts take, too
+    # The twin: the file that had none.
+    assert bert.load(untrained).max_seq_length != LENGTH
 
 
 def test_vectors_are_the_means_of_those_of_the_windows(loaded):
@@ -274,7 +291,8 @@ def test_conversion_keeps_how_long_texts_are_read(trained, tmp_path):
         flags = f"--pretrained={source} --to={form} --output_dir={tmp_path / form}"
         tiny.succeed("convert_checkpoint", flags)
         source = tmp_path / form
-        opened = bert.load(source, max_seq_length=LENGTH)
+        opened = bert.load(source)
+        assert opened.max_seq_length == LENGTH
         assert opened.classes.windows.window_logits == "max"
         np.testing.assert_allclose(
             shares(opened.predict(TEXTS)), shares(wanted), atol=ROUNDING
@@ -338,7 +356,7 @@ def test_fit_trains_evaluates_and_exports_windows(model_dir, data, tmp_path, tra
     served = predictor.Predictor(made.export(tmp_path / "export"))
     np.testing.assert_allclose(shares(served.predict(TEXTS)), wanted, atol=ROUNDING)
     made.save(tmp_path / "saved")
-    opened = bert.classifier(tmp_path / "saved", max_seq_length=LENGTH)
+    opened = bert.classifier(tmp_path / "saved")
     np.testing.assert_allclose(shares(opened.predict(TEXTS)), wanted, atol=ROUNDING)
     assert (
         opened.evaluate(str(data / "dev.tsv"))["eval_accuracy"]

@@ -157,8 +157,13 @@ def test_label_map_keeps_how_long_texts_are_read(tmp_path):
     assert content["long_texts"] == "windows" and content["doc_stride"] == "7"
     cut = labels.Labels(("x", "y"))
     assert "long_texts" not in label_maps.text(cut)  # files stay what they were
+    assert label_maps.text(cut, 48) == label_maps.text(cut)
     assert "windows" not in cut.identity and made.identity["windows"]
-    for name, value in (("window_logits", "sum"), ("max_windows", "0"), ("doc_", "1")):
+    path.write_text(label_maps.text(made, 48))
+    assert json.loads(path.read_text()) == content | {"max_seq_length": "48"}
+    assert head_classes.read(str(path)) == made
+    wrong = ("window_logits", "sum"), ("max_windows", "0"), ("doc_", "1")
+    for name, value in (*wrong, ("max_seq_length", "x")):
         path.write_text(json.dumps({**content, name: value}))
         with refused("label_map.json: not a label map", "restore it"):
             head_classes.read(str(path))
