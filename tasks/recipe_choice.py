@@ -152,13 +152,15 @@ def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) ->
     none could lead.
 
     Raises:
-        InputError: the directory has another record, or another command writes there.
+        InputError: the directory has another record or files that no run wrote, or
+            another command writes there.
     """
     directory = str(settings.output_dir)
     with locks.directory(directory, f"--output_dir={directory}"):
         whole = rows.data.splits["train"]
         whole = folds.take(whole, np.arange(len(whole)))  # whose labels are arrays
         record = _Record(settings, rows, whole.digest())
+        _check_directory(settings, rows, ways[0])
         each = _hold_out(settings, rows, ways, whole, record)
         best = _best(each)
         table = [["way", "rows held out", best.metric, "95 %", ""]]
@@ -175,6 +177,18 @@ def choose(settings: Any, rows: classifier.Rows, ways: Sequence[recipes.Way]) ->
         files, facts = best.describe(temperature, shows=shows)
         files[file_names.RECIPE] = record.write(best.way.name)
         return Choice(best.way, temperature, files, facts)
+
+
+def _check_directory(settings, rows, way):
+    """Raises InputError now for what run.start refuses after all folds."""
+    task, plan = recipes.make(settings, rows, way)
+    directory, files = plan.output_dir, dict(task.files)
+    if rows.data.problem_type != "regression":
+        files[file_names.LABEL_ERRORS] = ""
+    run_directory.resumes(directory, {}, overwrite=plan.overwrite)
+    if tf.io.gfile.exists(os.path.join(directory, file_names.RECIPE)):
+        files = {}  # of which a command that was killed may have written some
+    run_directory.check(plan, files)
 
 
 def _hold_out(settings, rows, ways, whole, record):

@@ -14,7 +14,7 @@ from modeling import text_encoder
 from serving import predictor
 from tasks import recipe_choice, recipes
 from tests import killed, tiny, whole_runs
-from training import linear_head
+from training import linear_head, run_directory
 
 FILES = "--train_file={0}/train.tsv --dev_file={0}/dev.tsv --test_file={0}/test.tsv"
 DOES = "--do_train --do_eval --do_predict"
@@ -459,6 +459,34 @@ def test_rows_that_cannot_be_held_out_are_refused(
     places = f"--pretrained={model_dir} --output_dir={tmp_path}/run"
     given = places, f"--train_file={path} --max_seq_length=16 --do_train", more
     assert message.format(path) in tiny.refuse("run_classifier", *given)
+
+
+@pytest.mark.parametrize("name", ["label_errors.csv", "test_predictions.csv", ""])
+def test_files_of_others_are_refused_before_rows_are_held_out(
+    name, model_dir, data, tmp_path
+):
+    path = tmp_path / "run" / name
+    path.parent.mkdir(exist_ok=True)
+    tiny.write_tsv(path, ("my", "own"), [])
+    given = arguments(model_dir, data, tmp_path / "run", "--recipe=vectors --do_train")
+    with killed.counted(recipe_choice.Trainer, "logits") as calls:
+        line = tiny.refuse("run_classifier", *given, "--label_errors")
+    assert not calls and path.read_text() == "my\town\n"
+    assert (f"has another {name} and no run.json" if name else "is a file") in line
+
+
+@pytest.mark.slow
+def test_run_that_is_killed_while_it_writes_label_errors_goes_on(
+    model_dir, data, tmp_path
+):
+    more = "--recipe=vectors --label_errors --do_train"
+    given = arguments(model_dir, data, tmp_path, more)
+    with killed.at_call(run_directory, "_write_record", number=0):
+        tiny.run_script("run_classifier", *given)
+    assert not (tmp_path / "run.json").exists()
+    before = (tmp_path / "label_errors.csv").read_text()
+    tiny.succeed("run_classifier", *given)
+    assert (tmp_path / "label_errors.csv").read_text() == before
 
 
 @pytest.mark.slow
