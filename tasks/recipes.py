@@ -15,6 +15,7 @@ from modeling import contrastive
 from modeling.checkpoints import google, sentence_transformers
 from modeling.features import text_vectors
 from reports.measures import selective
+from reports.pages import record
 from tasks import classifier, device_setup
 from tasks.settings import recipe
 from tasks.settings.classifier import ClassifierSettings
@@ -213,12 +214,12 @@ class RecipeTask(classifier.ClassifierTask):
             print(line)
 
     def write_report(self, model, plan, outcome, step, seconds):
-        rows = outcome.rows
-        if rows and rows.decisions and rows.decisions.confidences is not None:
-            sure = rows.decisions.confidences
-            print(f"answered alone, by {len(sure)} {rows.split} rows:")
-            table = selective.promises(sure, rows.is_correct)
-            print("\n".join(selective.lines(table, len(sure))))
+        if rows := outcome.rows:
+            alone, count = record.answered_alone(rows), len(rows.is_correct)
+            if alone:
+                print(f"answered alone, by {count} {rows.split} rows:")
+                print("\n".join(selective.lines(alone, count)))
+            self.more_facts = {**self.more_facts, "alone": alone}
         super().write_report(model, plan, outcome, step, seconds)
 
     def train(self, model, plan, origin, evaluation):

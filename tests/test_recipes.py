@@ -11,6 +11,7 @@ import scipy.special
 import bert_reborn as bert
 from contract import locks
 from modeling import text_encoder
+from reports.measures import selective
 from serving import predictor
 from tasks import recipe_choice, recipes
 from tests import killed, tiny, whole_runs
@@ -517,7 +518,9 @@ def test_runs_without_dev_rows_have_scores_and_promises(model_dir, tmp_path):
     # With dev rows the promises are of those, which no model has seen.
     dev = tiny.write_tsv(tmp_path / "dev.tsv", ("text", "label"), tiny.rows(12, 60))
     more = f"--dev_file={dev} --do_eval --label_errors"
-    done = tiny.succeed("run_classifier", *given, more, draws=True)
+    with killed.counted(selective, "promises") as calls:
+        done = tiny.succeed("run_classifier", *given, more, draws=True)
+    assert [len(sure) for sure, _ in calls].count(12) == 1  # printed, and reported
     assert "answered alone, by 12 dev rows:\n" in done.out
     assert "60 rows held out" not in done.out
     report = json.loads((directory / "report.json").read_text())

@@ -49,12 +49,14 @@ def build(
             export_formats.of_run has them; pictures, [{title, description, svg}];
             data, {split: facts}, among them lengths [N]; and, if any, layer_mix,
             {gamma and s_j: number}; findings, warnings of the rows; cross_validation, a
-            `summary` of training rows held out in turn; and tested, an
-            outcomes.Outcomes of test rows beside those of `rows`.
+            `summary` of training rows held out in turn; tested, an
+            outcomes.Outcomes of test rows beside those of `rows`; and alone,
+            `answered_alone` of `rows` where that is known.
     """
     # Lists for tuples, as run.json has them.
     flags, defaults = (json.loads(json.dumps(dict(v))) for v in (flags, defaults))
     data, tested = facts.pop("data"), facts.pop("tested", None)
+    alone = facts.pop("alone", None)
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))
     return {
         "schema": SCHEMA,
@@ -64,7 +66,7 @@ def build(
         "answer_flags": [name for name in changed if name in answer_flags],
         "data": {split: _split(**each) for split, each in data.items()},
         "curves": read_curves(directory),
-        "evaluation": evaluation(rows) if rows is not None else None,
+        "evaluation": evaluation(rows, alone) if rows is not None else None,
         "test_evaluation": summary(tested) if tested is not None else None,
         **facts,
     }
@@ -80,8 +82,11 @@ def _split(lengths=(), **facts):
     }
 
 
-def evaluation(rows: Any) -> dict[str, Any]:
-    """Scores of Outcomes with intervals, errors, and a verdict on each row."""
+def evaluation(rows: Any, alone: Any = None) -> dict[str, Any]:
+    """Scores of Outcomes with intervals, errors, and a verdict on each row.
+
+    `alone` is `answered_alone` of the rows, where it is known.
+    """
     keys, decisions = row_keys(rows.texts), rows.decisions
     several = decisions is not None and decisions.is_multi_label
     num_labels = len(decisions.class_names) if several else 1
@@ -100,7 +105,7 @@ def evaluation(rows: Any) -> dict[str, Any]:
         "resampled": {n: np.round(v, 6).tolist() for n, v in resampled.items()},
         **_classes(decisions),
         "confusion": _confusion(decisions),
-        "answered_alone": _answered_alone(rows),
+        "answered_alone": answered_alone(rows) if alone is None else alone,
         **_head(rows),
         "histograms": {n: histogram(v) for n, v in rows.histograms.items()},
         "errors": _errors(rows, keys),
@@ -197,8 +202,8 @@ def _confusion(decisions):
     }
 
 
-def _answered_alone(rows):
-    """selective.promises of texts that have one label; [] of others."""
+def answered_alone(rows: Any) -> list[dict[str, Any]]:
+    """selective.promises of Outcomes of texts that have one label; [] of others."""
     decisions = rows.decisions
     if decisions is None or decisions.confidences is None:
         return []
