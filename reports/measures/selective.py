@@ -18,6 +18,11 @@ COLUMNS = (
     "handed to a person",
     "wrong of these rows",
 )
+# How to use a row of the table.
+USE = (
+    "answer alone where the largest of a text's probabilities is at least the number "
+    "of the second column"
+)
 
 
 def promise(
@@ -103,6 +108,8 @@ def cells(row: Mapping[str, Any], count: int) -> tuple[str, ...]:
 
 
 def lines(rows: Sequence[Mapping[str, Any]], count: int) -> Iterator[str]:
-    """The table of `promises` by `count` rows for a terminal."""
+    """The table of `promises` by `count` rows for a terminal, and how to use it."""
     table = [COLUMNS, *(cells(row, count) for row in rows)]
     yield from (f"  {line}" for line in wording.columns(table))
+    if any(row["threshold"] is not None for row in rows):
+        yield f"  to use a row, {USE}"

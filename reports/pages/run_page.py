@@ -186,6 +186,7 @@ def page(record: Mapping[str, Any], where: str) -> str:
         answered=_answered(held_out or folds),
         columns=selective.COLUMNS,
         level=selective.LEVEL,
+        use=selective.USE,
         pictures=pictures,
         mix=record.get("layer_mix"),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],

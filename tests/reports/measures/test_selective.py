@@ -48,7 +48,9 @@ def test_rows_of_one_probability_are_answered_together_or_not_at_all():
 def test_too_few_rows_promise_nothing_and_a_line_has_the_number():
     rows = selective.promises(np.full(44, 0.9), np.ones(44, bool))
     assert [row["threshold"] for row in rows] == [None, None, None, 0.0]
-    _, one, _, five, ten = selective.lines(rows, 44)
+    _, one, _, five, ten, use = selective.lines(rows, 44)
+    assert use == f"  to use a row, {selective.USE}"
+    assert len([*selective.lines(rows[:3], 44)]) == 4  # no row can be used
     assert "too few rows to promise 1 %: 230 are needed" in one
     assert "too few rows to promise 5 %: 45 are needed" in five
     shown = [cell.strip() for cell in ten.split("  ") if cell]

@@ -249,12 +249,15 @@ def test_what_is_answered_alone_is_on_the_page_and_the_card(tmp_path):
     page = _Page(written(tmp_path, rows)).text
     assert "By 60 dev rows. If predictions from a probability on are" in page
     assert "1 % none 0.0 % 100.0 % too few rows to promise 1 %: 230 are" in page
+    use = "To use a row, answer alone where the largest of a text's probabilities "
+    assert use + "is at least the number of the second column: they stand in" in page
     *_, promise = record.read(str(tmp_path))["evaluation"]["answered_alone"]
     # Below row 30, which is wrong; 29 are enough, and 30 with an error are not.
     assert promise["answered"] == 29 and promise["wrong"] == 0
     assert "10 % 0.650848 48.3 % 51.7 % 0.0 % (0 of 29)" in page
     card = (tmp_path / "README.md").read_text()
     assert "| 10 % | 0.650848 | 48.3 % |\n\n## Labels" in card
+    assert "from a probability on (the largest of `probabilities`), wrong" in card
     assert "| 5 % |" not in card
     # Without probabilities there is none, nor of words.
     assert record.summary(example_runs.rows())["answered_alone"] == []
