@@ -133,6 +133,12 @@ def test_pairs_are_won_by_the_likelier_and_a_tie_is_lost(masked, tmp_path):
     [
         ("a\nb\nc\n", "--pairs=zorro", "has 3 lines, and a pair has two"),
         ("a\n\n", "--pairs=zorro", "in.txt:2: is empty"),
+        (
+            "a b\nb\n",
+            "--pairs=blimp",
+            "in.txt:1: a b is no object with sentence_good and sentence_bad; for two "
+            "lines a pair give --pairs=zorro, or good_first where",
+        ),
         ("\n", "", "no sentence; give one a line"),
         ("a\n" + "cat " * 60, "", "and the network reads 48; shorten it"),
         ("a b\n", "--output_file={d}/in.txt", "would be overwritten"),
@@ -155,6 +161,12 @@ def test_objects_need_both_sentences(tmp_path):
         minimal_pairs.read([str(tmp_path / "a.jsonl")], "blimp")
     with pytest.raises(ValueError, match="two lines a pair; give --pairs=blimp"):
         minimal_pairs.read([str(tmp_path / "a.jsonl")], "zorro")
+    (tmp_path / "b.txt").write_text('{"sentence_good": "a", "sentence_bad": "b"}\n')
+    (pair,) = minimal_pairs.read([str(tmp_path / "b.txt")], "blimp")
+    assert pair == ("b", "a", "b", f"{tmp_path}/b.txt:1")
+    (tmp_path / "c.jsonl").write_text("\n")
+    with pytest.raises(ValueError, match="no pair; give other files"):
+        minimal_pairs.read([str(tmp_path / "c.jsonl")], "blimp")
 
 
 def test_networks_that_predict_nothing_are_refused(masked, causal, tmp_path):

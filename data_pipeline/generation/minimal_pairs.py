@@ -32,6 +32,13 @@ def read(files: Sequence[str], form: str) -> list[Pair]:
 def _read(path: str, form: str) -> Iterator[Pair]:
     name, _, _ = os.path.basename(path).partition(".")
     if form == BLIMP:
+        _, line = next(iter(text_rows.lines(path)), (1, ""))
+        if line.strip() and line.lstrip()[0] not in "{[":
+            raise errors.InputError(
+                f"{path}:1: {line:.40} is no object with sentence_good and "
+                f"sentence_bad; for two lines a pair give --pairs={ZORRO}, or "
+                f"{GOOD_FIRST} where the right one is the first"
+            )
         for number, row in text_rows.file_rows(path, "jsonl"):
             place, remedy = f"{path}:{number}", "give each object both sentences"
             good, bad = (
