@@ -65,8 +65,12 @@ def speeds(width, base):
     return np.float32(1) / powers.astype(np.float32)
 
 
-def rotate(x, rotation):
-    """Vectors [..., S, K], K even, turned by a Rotation; float32 within."""
+def rotate(parts, rotation, count):
+    """The parts of [C, ..., S, K], K even, of which the first `count` are turned.
+
+    By a Rotation, in float32. They come apart, and their gradients are joined at once:
+    those of slices would each be as large as all parts.
+    """
     cos, sin = map(tf.convert_to_tensor, rotation)
 
     def turn(x, sin):
@@ -77,7 +81,12 @@ def rotate(x, rotation):
         return tf.cast(y * cos + others * sin, x.dtype)
 
     @tf.custom_gradient
-    def run(x):
-        return turn(x, sin), lambda upstream: turn(upstream, -sin)
+    def run(parts):
+        def gradient(*upstream):
+            turned = turn(tf.stack(upstream[:count]), -sin)
+            return tf.concat([turned, *(x[None] for x in upstream[count:])], axis=0)
 
-    return run(tf.convert_to_tensor(x))
+        turned = tf.unstack(turn(parts[:count], sin))
+        return (*turned, *tf.unstack(parts[count:])), gradient
+
+    return run(tf.convert_to_tensor(parts))

@@ -85,15 +85,14 @@ class ModernBertAttention(keras_configs.Configured, keras.layers.Layer):
         """Query [B, N, S, K], turned, key [B, N, T, K], turned, and value."""
         if queries is None:
             parts = self._split(self.query_key_value(hidden))
-            query, key = ops.unstack(rotary.rotate(parts[:2], rotation), 2)
-            return query, key, parts[2]
+            return rotary.rotate(parts, rotation, 2)
         width = self.config.hidden_size
-        (query,) = ops.unstack(
-            self._split(self.query_key_value(queries, columns=slice(width))), 1
-        )
+        queries = self.query_key_value(queries, columns=slice(width))
         others = self.query_key_value(hidden, columns=slice(width, None))
-        key, value = ops.unstack(self._split(others), 2)
-        return rotary.rotate(query, of_queries), rotary.rotate(key, rotation), value
+        return (
+            *rotary.rotate(self._split(queries), of_queries, 1),
+            *rotary.rotate(self._split(others), rotation, 1),
+        )
 
     def call(self, hidden, view, positions=None, seed=None):
         if self.is_local:
@@ -130,11 +129,10 @@ class ModernBertAttention(keras_configs.Configured, keras.layers.Layer):
         parts = self._split(self.query_key_value(rows))
         heads, width = parts.shape[2], parts.shape[-1]
         # The rotation is [blocks, 1, C, K].
-        shape = 2, -1, windows.count, heads, windows.size, width
-        turned = rotary.rotate(ops.reshape(parts[:2], shape), view.rotation)
-        turned = ops.reshape(turned, (2, -1, heads, windows.size, width))
-        query, key = ops.unstack(turned, 2)
-        key, value = map(windows.with_neighbours, (key, parts[2]))
+        shape = 3, -1, windows.count, heads, windows.size, width
+        parts = rotary.rotate(ops.reshape(parts, shape), view.rotation, 2)
+        query, key, value = (ops.reshape(x, (-1, *shape[3:])) for x in parts)
+        key, value = map(windows.with_neighbours, (key, value))
         return windows.join(self._attend(query, key, value, view.bias, seed))
 
 
