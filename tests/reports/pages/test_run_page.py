@@ -270,11 +270,12 @@ def test_rows_held_out_in_turn_have_scores_without_dev_rows(tmp_path):
     seen = example_runs.rows(30)
     sure = dataclasses.replace(seen.decisions, confidences=np.linspace(0.3, 0.99, 30))
     seen = dataclasses.replace(seen, split="held-out", decisions=sure)
-    facts = example_runs.facts(cross_validation=record.summary(seen))
+    facts = example_runs.facts(cross_validation=record.summary(seen), results={})
     run_report.write(None, str(tmp_path), **facts)
     page = _Page((tmp_path / "report.html").read_text("utf-8")).text
     assert "On 30 held-out rows of the training data, each scored by a model" in page
     assert "Precision is the share" in page and "By 30 held-out rows." in page
+    assert "All results of the command" not in page  # there are none
     card = (tmp_path / "README.md").read_text()
     assert "On 30 rows (held-out):" in card and "| accuracy | 0.8000 |" in card
 
