@@ -29,19 +29,21 @@ def activate(name, x, *, training):
     return FUNCTIONS[name](x)
 
 
-def gate(name, x, y, rate, seed, site):
+def gate(name, parts, rate, seed, site):
     """dropout(activation(x) * y), in float32 (Shazeer, 2020, arXiv:2002.05202).
 
-    `name` is as in BertConfig.hidden_act; x and y are [..., F] of one dtype, and so is
-    the result.
+    `name` is as in BertConfig.hidden_act; `parts` are x and y, [..., F] of one dtype,
+    or one tensor [..., 2 F] of both side by side. The result [..., F] has their dtype.
     """
     if seed is None:
-        return _gate(x, y, name=name)
+        return _gate(*parts, name=name)
     mask = kernels_tf.keep_mask(rate, seed, site) if rate else ()
-    return _fused_gate((x, y), mask=mask, name=name)
+    return _fused_gate(parts, mask=mask, name=name)
 
 
-def _gate(x, y, mask=(), *, name):
+def _gate(x, y=None, mask=(), *, name):
+    if y is None:
+        x, y = ops.split(x, 2, axis=-1)
     active = activate(name, ops.cast(x, "float32"), training=False)
     product = active * ops.cast(y, "float32")
     return ops.cast(kernels_tf.drop(product, mask) if mask else product, x.dtype)

@@ -246,8 +246,11 @@ def tile_rows(x):
 
 
 def untile_rows(rows, like):
-    """The rows of a tensor in its shape, without those that were added."""
-    return tf.reshape(rows[: tf.size(like) // like.shape[-1]], tf.shape(like))
+    """The rows of a tensor in its shape but for the width, without what was added."""
+    shape, width = tf.shape(like), rows.shape[-1]
+    if width != like.shape[-1]:
+        shape = tf.concat([shape[:-1], [width]], axis=0)
+    return tf.reshape(rows[: tf.size(like) // like.shape[-1]], shape)
 
 
 def _tile_flat(x):

@@ -153,7 +153,7 @@ class NomicBertBlock(bert.EncoderBlock):
     def _feed_forward(self, x, seed):
         rows = ops.reshape(x, (-1, self.config.hidden_size))
         parts = self.ffn_in(rows), self.ffn_up(rows)
-        inner = activations.gate(self.config.hidden_act, *parts, 0.0, seed, self.site)
+        inner = activations.gate(self.config.hidden_act, parts, 0.0, seed, self.site)
         return ops.reshape(self.ffn_out(inner), kernels.shape_for_reshape(x))
 
 

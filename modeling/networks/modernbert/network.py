@@ -202,14 +202,14 @@ class ModernBertBlock(keras_configs.Configured, keras.layers.Layer):
 
     def _feed_forward(self, x, seed):
         config, inner = self.config, self.config.intermediate_size
-        halves = slice(inner), slice(inner, None)
-        parts = [self.ffn_in(x, columns=half) for half in halves]
-        if seed is None and not config.mlp_bias:
-            # TensorFlow computes the activation within a product that has a bias.
-            parts[0] = parts[0] + ops.zeros(inner, parts[0].dtype)
+        if seed is None:  # to cut the product would copy it
+            halves = slice(inner), slice(inner, None)
+            parts = tuple(self.ffn_in(x, columns=half) for half in halves)
+        else:
+            parts = (self.ffn_in(x),)
         rate, site = config.mlp_dropout, self.site + 2
         return self.ffn_out(
-            activations.gate(config.hidden_act, *parts, rate, seed, site)
+            activations.gate(config.hidden_act, parts, rate, seed, site)
         )
 
 
