@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import kernels, kernels_tf
+from modeling import activations, kernels, kernels_tf
 from tests.modeling import random_weights
 
 SHAPE = (100, 200)
@@ -255,6 +255,20 @@ KERNELS = {
         lambda residual, x, gamma, beta, at: plain_sum(residual, x, *at),
     ),
 }
+
+
+def test_a_gate_takes_its_halves_apart_or_side_by_side():
+    x, y = (tf.random.stateless_normal((3, 5, WIDTH), [1, n]) for n in range(2))
+    seed = tf.constant([5, 7], tf.int64)
+
+    def gate(*parts):
+        return activations.gate("gelu_erf", parts, 0.1, seed, 2)
+
+    value, *slopes = value_and_gradients(gate, x, y)
+    whole, slope = value_and_gradients(gate, tf.concat([x, y], axis=-1))
+    assert_near([whole, slope], [value, tf.concat(slopes, axis=-1)])
+    exchanged = gate(tf.concat([y, x], axis=-1))
+    assert np.abs(exchanged - value).max() > 0.1
 
 
 @pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
