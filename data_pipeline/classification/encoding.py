@@ -128,7 +128,7 @@ class Encoder:
         if self.windows and any(other is not None for other in others):
             raise errors.InputError(
                 "--long_texts=windows reads single texts, and these are pairs or have "
-                "choices; give one text, or a model that truncates"
+                "choices; give one text, or train without the flag"
             )
 
     @property

@@ -148,6 +148,17 @@ def test_pairs_are_refused(packed):
             encoder(7).checked(*columns)
 
 
+def test_pairs_that_a_header_names_are_refused_before_they_are_tokenized(tmp_path):
+    header, rows = ("text_a", "text_b", "label"), [("a", "b", "x"), ("c", "d", "y")]
+    path = tiny.write_tsv(tmp_path / "pairs.tsv", header, rows)
+    windows = long_texts.Windows()
+    source = sources.Source(files={"train": str(path)}, windows=windows)
+    with refused("these are pairs or have choices", "or train without the flag"):
+        row_splits.load(
+            source, ["train"], TOKENIZER, 7, head=None, default_metrics={}, show=print
+        )
+
+
 def test_label_map_keeps_how_long_texts_are_read(tmp_path):
     path = tmp_path / "label_map.json"
     made = labels.Labels(("x", "y"), windows=long_texts.Windows(7, 3, "max"))
