@@ -27,7 +27,7 @@ from typing import ClassVar
 
 from benchmarks import report
 from cli import command_line
-from contract import errors, file_names
+from contract import errors
 from tasks.settings import fields, recipe
 
 PEER = "SetFit"
@@ -117,10 +117,9 @@ def run_side(settings, way, seed, parts, directory):
     turn = {"seconds": time.time() - begun, "processor_seconds": sum(used)}
     if way == PEER:
         return turn | json.loads(done.stdout.splitlines()[-1])
-    text = (directory / "run" / file_names.EVAL_RESULTS).read_text("utf-8")
-    scores = dict(line.split(" = ") for line in text.splitlines())
+    scores = report.read_scores(directory / "run")
     chosen = [line.split()[0] for line in done.stdout.splitlines() if "chosen" in line]
-    return turn | {"accuracy": float(scores["eval_accuracy"]), "chosen": chosen}
+    return turn | {"accuracy": scores["eval_accuracy"], "chosen": chosen}
 
 
 def measure(settings: FewLabelsSettings) -> None:

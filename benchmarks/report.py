@@ -5,7 +5,7 @@ import platform
 import statistics
 
 from benchmarks import rows
-from contract import cores
+from contract import cores, file_names
 from training.distribution import processor
 
 OURS, PEER = "ours", "peer"
@@ -38,6 +38,13 @@ def describe_machine(cpu_info=processor.PATH):
         "cores": cores.usable(),
         "memory_gb": round(num_bytes / 1e9, 1),
     }
+
+
+def read_scores(directory):
+    """{name: number} of the eval_results.txt of a run."""
+    text = (directory / file_names.EVAL_RESULTS).read_text("utf-8")
+    lines = (line.split(" = ") for line in text.splitlines())
+    return {name: float(value) for name, value in lines}
 
 
 def add_figures(row, num_examples, runs):

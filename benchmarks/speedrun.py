@@ -9,7 +9,6 @@ table of records.
 """
 
 import dataclasses
-import glob
 import json
 import os
 import pathlib
@@ -21,7 +20,8 @@ from typing import ClassVar
 
 from benchmarks import report
 from cli import command_line
-from contract import atomic_files, errors, file_names
+from contract import atomic_files, errors
+from data_pipeline.tables import file_patterns, text_rows
 from tasks.settings import fields
 
 _HELD_OUT = 200  # of so many sentences, one is not trained on
@@ -111,9 +111,11 @@ def write_texts(settings: SpeedrunSettings) -> tuple[int, int]:
     Returns:
         Words and sentences of train.txt.
     """
-    patterns = filter(None, map(str.strip, settings.input_file.split(",")))
-    files = [path for pattern in patterns for path in sorted(glob.glob(pattern))]
-    lines = [line for path in files for line in _sentences(path)]
+    files = file_patterns.find(
+        settings.input_file, flag="input_file", wanted="files of text"
+    )
+    each = (text.strip() for path in files for text, _ in text_rows.texts(path, ()))
+    lines = [line for line in each if line]
     here, parts = pathlib.Path(settings.output_dir), {}
     parts[str(here / "held_out.txt")] = lines[::_HELD_OUT]
     del lines[::_HELD_OUT]
@@ -122,8 +124,8 @@ def write_texts(settings: SpeedrunSettings) -> tuple[int, int]:
             f"--input_file={settings.input_file}: has no two sentences; give one a line"
         )
     parts[str(here / "train.txt")] = lines
-    for path, each in parts.items():
-        text = "".join(f"{line}\n\n" for line in each)
+    for path, part in parts.items():
+        text = "".join(f"{line}\n\n" for line in part)
         if not os.path.exists(path):
             atomic_files.write_text(path, text)
         elif pathlib.Path(path).read_text("utf-8") != text:
@@ -134,15 +136,11 @@ def write_texts(settings: SpeedrunSettings) -> tuple[int, int]:
     return sum(len(line.split()) for line in lines), len(lines)
 
 
-def _sentences(path: str) -> Iterator[str]:
-    for line in pathlib.Path(path).read_text("utf-8").splitlines():
-        if line.strip():
-            yield line.strip()
-
-
 def measure(settings: SpeedrunSettings) -> None:
     """Runs each stage that is not done; prints the row of the table."""
     here = pathlib.Path(settings.output_dir)
+    if settings.zorro_file:  # now, and not after all the training
+        file_patterns.find(settings.zorro_file, flag="zorro_file", wanted="pairs")
     here.mkdir(parents=True, exist_ok=True)
     counts = write_texts(settings)
     path, times = here / _TIMES, {}
@@ -171,8 +169,7 @@ def row(settings, words, sentences, times):
     """The row of the table of records, Markdown."""
     here = pathlib.Path(settings.output_dir)
     run = json.loads((here / "run" / "run.json").read_text("utf-8"))
-    results = (here / "run" / file_names.EVAL_RESULTS).read_text("utf-8").splitlines()
-    scores = dict(line.split(" = ") for line in results)
+    scores = report.read_scores(here / "run")
     processor, wall = map(sum, zip(*times["training"]["pieces"], strict=True))
     seen = settings.num_train_steps * run["flags"]["train_batch_size"] / sentences
     cells = [
@@ -183,7 +180,7 @@ def row(settings, words, sentences, times):
         f"{settings.num_train_steps:,}",
         f"{processor / 120:.1f}",
         f"{wall / 60:.1f}",
-        f"{float(scores['masked_lm_loss']):.3f}",
+        f"{scores['masked_lm_loss']:.3f}",
         *(_accuracy(here / name) for name in ("blimp.jsonl", "zorro.jsonl")),
     ]
     return f"| {' | '.join(cells)} |"
