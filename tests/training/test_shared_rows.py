@@ -79,7 +79,7 @@ def batch(kind):
         made |= {
             "masked_lm_positions": rng.integers(0, LENGTHS[:, None], (count, 3)),
             "masked_lm_ids": rng.integers(1, 61, (count, 3)),
-            "masked_lm_weights": np.eye(count, 3, dtype=np.float32),
+            "masked_lm_weights": np.tri(count, 3, dtype=np.float32),
             "next_sentence_labels": rng.integers(0, 2, count),
         }
     if kind == "choice":
