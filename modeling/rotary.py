@@ -84,7 +84,8 @@ def rotate(parts, rotation, count):
     def run(parts):
         def gradient(*upstream):
             turned = turn(tf.stack(upstream[:count]), -sin)
-            return tf.concat([turned, *(x[None] for x in upstream[count:])], axis=0)
+            rest = [x[None] for x in upstream[count:]]
+            return tf.concat([turned, *rest], axis=0)
 
         turned = tf.unstack(turn(parts[:count], sin))
         return (*turned, *tf.unstack(parts[count:])), gradient
