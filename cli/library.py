@@ -406,7 +406,7 @@ class Loaded:
                 tokenizer=self.tokenizer,
                 left_out=left_out,
                 modules=self.modules,
-                **label_maps.written(self.classes, self.max_seq_length),
+                **label_maps.written(self.classes, self.max_seq_length, self.threshold),
             )
 
     @argument_names.in_errors

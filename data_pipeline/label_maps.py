@@ -133,22 +133,29 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
     return path if weights and remote_files.exists(path) else ""
 
 
-def written(classes: Classes | None, max_seq_length: int = 0) -> dict[str, Any]:
+def written(
+    classes: Classes | None, max_seq_length: int = 0, threshold: float | None = None
+) -> dict[str, Any]:
     """The arguments of conversion.write_directory that keep the classes of a head.
 
-    `max_seq_length` is kept of a model that reads texts in windows of so many tokens.
+    What its answers depend on, and only run.json had, is kept: `max_seq_length` where
+    texts are read in windows of so many tokens, and the `threshold` of several labels.
     """
     if classes is None:
         return {}
     problem_type = getattr(classes, "problem_type", "")  # tags have none
-    files = {file_names.LABEL_MAP: text(classes, max_seq_length)}
+    files = {file_names.LABEL_MAP: text(classes, max_seq_length, threshold)}
     return {"labels": classes.names, "problem_type": problem_type, "files": files}
 
 
-def text(classes: Classes, max_seq_length: int = 0) -> str:
+def text(
+    classes: Classes, max_seq_length: int = 0, threshold: float | None = None
+) -> str:
     """The text of label_map.json: {"0": "negative", ...}, then the settings."""
     content = {str(index): name for index, name in enumerate(classes.names)}
     content |= classes.settings
     if max_seq_length and "long_texts" in content:
         content["max_seq_length"] = str(max_seq_length)
+    if threshold is not None and kind(classes) == "multi_label":
+        content["multi_label_threshold"] = str(threshold)
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"

@@ -313,7 +313,7 @@ class Run(NamedTuple):
 def read_run(directory: str) -> Run:
     """The Run of a directory, also where that has no run.json, or a damaged one.
 
-    Of a model that was saved without one, the length of its windows is known.
+    Of a model that was saved without one, what its label_map.json has of it is known.
     """
 
     def read(name):
@@ -329,8 +329,10 @@ def read_run(directory: str) -> Run:
         for name in Run._fields
     )
     if not flags:
-        length = str(read(file_names.LABEL_MAP).get("max_seq_length"))
-        flags = {"max_seq_length": int(length)} if length.isdecimal() else {}
+        kept = read(file_names.LABEL_MAP)
+        for name, make in (("max_seq_length", int), ("multi_label_threshold", float)):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                flags[name] = make(kept[name])
     return Run(flags, identity)
 
 

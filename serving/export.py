@@ -135,10 +135,11 @@ class Slices(NamedTuple):
         return self.order[start : self.ends[index]], self.lengths[start]
 
 
-def plan_slices(mask, most_padding):
+def plan_slices(mask, most_padding, most_tokens=SLICE_TOKENS):
     """The Slices of an input_mask [N, S] or [N, G, S], N 1 or more.
 
-    A slice ends with SLICE_TOKENS, or before it has `most_padding` tokens of padding.
+    A slice ends with `most_tokens`, or before it has `most_padding` tokens of padding;
+    it has an example at least.
     """
     sequences = tf.reduce_prod(tf.shape(mask)[1:-1])
     places = mask * tf.range(1, tf.shape(mask)[-1] + 1)
@@ -150,8 +151,7 @@ def plan_slices(mask, most_padding):
         longest = lengths[start]
         padding = tf.cumsum((longest - lengths[start:]) * sequences)
         alike = tf.reduce_sum(tf.cast(padding <= most_padding, tf.int32))
-        # One at least, whatever the length.
-        end = start + tf.minimum(alike, 1 + SLICE_TOKENS // (1 + sequences * longest))
+        end = start + tf.minimum(alike, 1 + most_tokens // (1 + sequences * longest))
         return end, tf.concat([ends, [end]], axis=0)
 
     _, ends = tf.while_loop(

@@ -137,7 +137,8 @@ def open_version(directory: str) -> servables.Version:
     are_independent = getattr(network, "has_independent_rows", True)
     dims = {name: info.tensor_shape.dim for name, info in finish.inputs.items()}
     token_outputs = {n for n, dim in dims.items() if len(dim) > 1 and dim[1].size == -1}
-    run = functools.partial(_run, network, token_outputs, are_independent)
+    most_tokens = export.SLICE_TOKENS if are_independent else 0
+    run = functools.partial(_run, network, token_outputs, most_tokens)
 
     def call(_, arrays):
         if plain and (features := plain.encode(arrays)):
@@ -150,7 +151,7 @@ def open_version(directory: str) -> servables.Version:
         inputs=encode.inputs, outputs=finish.outputs, method_name=encode.method_name
     )
     signatures = {tf_serving.DEFAULT_SIGNATURE: whole}
-    return servables.Version(signatures, call, are_independent)
+    return servables.Version(signatures, call)
 
 
 def _open_plain(directory, texts):
@@ -172,10 +173,10 @@ def _plan_slices(rank: int) -> Any:
     return tf.function(export.plan_slices, autograph=False, reduce_retracing=True)
 
 
-def _run(network, token_outputs, are_independent, encoded):
+def _run(network, token_outputs, most_tokens, encoded):
     """As `export.Stages.run`; `token_outputs` are the names of those that are [N, S].
 
-    Rows stay in their order unless they `are_independent`.
+    With `most_tokens` 0, rows that are not independent are computed one by one.
     """
     features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
     mask = features[feature_names.INPUT_MASK]
@@ -186,12 +187,11 @@ def _run(network, token_outputs, are_independent, encoded):
             for name, grid in features.items()
         }
     padding = mask.size - np.count_nonzero(mask)
-    if mask.size <= export.SLICE_TOKENS and padding <= export.CALL_TOKENS:
+    is_slice = count < 2 or mask.size <= most_tokens
+    if is_slice and padding <= export.CALL_TOKENS:
         # One slice, which TensorFlow need not find.
         return {name: value[:count] for name, value in network(features).items()}
-    if not are_independent:
-        mask = np.ones_like(mask)
-    planned = _plan_slices(mask.ndim)(mask, export.CALL_TOKENS)
+    planned = _plan_slices(mask.ndim)(mask, export.CALL_TOKENS, most_tokens)
     slices = export.Slices._make(each.numpy() for each in planned)
     parts = []
     for index in range(len(slices.ends)):

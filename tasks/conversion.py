@@ -58,8 +58,8 @@ def prepare(settings: ConversionSettings):
     head = (
         "none" if settings.to == "hdf5" and settings.head == "auto" else settings.head
     )
-    length = opened.run.flags.get("max_seq_length", 0)
-    return opened.read(head, is_converted=True), tokenizer, rules, length
+    of_run = opened.run.flags.get("max_seq_length", 0), opened.threshold
+    return opened.read(head, is_converted=True), tokenizer, rules, of_run
 
 
 def grow(settings: ConversionSettings, model, tokenizer):
@@ -107,7 +107,7 @@ def read_again(directory, head):
 def run(settings: ConversionSettings) -> None:
     """What convert_checkpoint.py does."""
     keras.utils.set_random_seed(0)  # of variables that the input lacks
-    source, tokenizer, rules, length = prepare(settings)
+    source, tokenizer, rules, of_run = prepare(settings)
     missing = source.report.missing
     print(source)
     model, tokenizer = grow(settings, source.model, tokenizer)
@@ -119,7 +119,7 @@ def run(settings: ConversionSettings) -> None:
             tokenizer=tokenizer,
             left_out=missing,
             modules=source.modules,
-            **label_maps.written(source.classes, length),
+            **label_maps.written(source.classes, *of_run),
         )
         again = read_again(directory, source.head)
         largest = comparison.compare(source.model, again, missing)

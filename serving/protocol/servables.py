@@ -26,18 +26,15 @@ class Version:
     Args:
         signatures: by name, as they lie in the file of a SavedModel.
         call: name of a signature, its inputs -> its outputs, {name: array} each.
-        has_independent_rows: whether the outputs of a row are those of the row alone.
     """
 
     def __init__(
         self,
         signatures: Mapping[str, meta_graph_pb2.SignatureDef],
         call: Callable[[str, Arrays], Arrays],
-        has_independent_rows: bool = True,
     ):
         self.signatures = signatures
         self.call = call
-        self._has_independent_rows = has_independent_rows
 
     def inputs(self, name: str) -> dict[str, tf.TensorSpec]:
         """The inputs of a signature; the name "" is that of the default one.
@@ -93,8 +90,6 @@ class Version:
 
         Outputs whose width depends on the longest text of a request are excluded.
         """
-        if not self._has_independent_rows:
-            return frozenset()
         return frozenset(
             name
             for name in self.text_signatures()

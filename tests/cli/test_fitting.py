@@ -558,6 +558,9 @@ def test_threshold_of_a_fit_is_that_of_its_predictions(model_dir, tmp_path):
     for again in (bert.load(tmp_path / "run"), opened, copy.deepcopy(made)):
         assert again.threshold == 0.2 and again.predict(TEXTS) == answers
     assert opened.evaluate(rows).results == made.evaluate(rows).results
+    made.save(tmp_path / "saved")  # which has no run.json
+    again = bert.load(tmp_path / "saved")
+    assert again.threshold == 0.2 and decided(again.predict(TEXTS), 0.2) == predicted
 
 
 class Series(list):

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from data_pipeline.batches import batching
 from training import run_plan, train_step
 from training.optimizers import bert_adam
 
@@ -45,7 +46,8 @@ def call(run, batches, rates, *, step=0, count=None, scaling=None):
 
 
 def repeat(features):
-    return tf.data.Dataset.from_tensors(features).repeat()
+    dataset = tf.data.Dataset.from_tensors(features).repeat()
+    return batching.without_autotuning(dataset)  # whose thread may keep the end waiting
 
 
 def weights(model):

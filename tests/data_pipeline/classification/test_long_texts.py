@@ -174,7 +174,8 @@ def test_label_map_keeps_how_long_texts_are_read(tmp_path):
     assert json.loads(path.read_text()) == content | {"max_seq_length": "48"}
     assert head_classes.read(str(path)) == made
     wrong = ("window_logits", "sum"), ("max_windows", "0"), ("doc_", "1")
-    for name, value in (*wrong, ("max_seq_length", "x")):
+    lost = ("max_seq_length", "x"), ("multi_label_threshold", "x")
+    for name, value in (*wrong, *lost):
         path.write_text(json.dumps({**content, name: value}))
         with refused("label_map.json: not a label map", "restore it"):
             head_classes.read(str(path))

@@ -460,5 +460,3 @@ def test_outputs_as_wide_as_the_longest_text_are_computed_alone():
     signatures = {"wide": signature, "fixed": fixed, "ids": ids}
     version = servables.Version(signatures, None)
     assert version.joined_signatures == {"fixed"}
-    version = servables.Version(signatures, None, has_independent_rows=False)
-    assert version.joined_signatures == set()
