@@ -19,6 +19,7 @@ _HASH = (0x7FEB352D, 0x846CA68B)
 # XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
 # and what is elementwise has this one, so that no new length of a batch is compiled.
 _TILE_ROWS, _TILE_COLUMNS = 256, 1024
+_NARROW_STRIDES, _MORE_COLUMNS = (512, 1024), 16  # of _kernel_gradient, in float32
 
 
 def compile_with_xla(function):
@@ -109,7 +110,7 @@ def affine(rows, kernel, bias=None):
             transposed = tf.transpose(kernel[None], [0, 2, 1])[0]
             return (
                 tf.matmul(upstream, transposed),
-                tf.matmul(rows, upstream, transpose_a=True),
+                _kernel_gradient(rows, upstream),
                 *(tf.raw_ops.BiasAddGrad(out_backprop=upstream) for _ in biases),
             )
 
@@ -119,6 +120,22 @@ def affine(rows, kernel, bias=None):
     # Variables would not count as arguments.
     biases = () if bias is None else (bias,)
     return run(*map(tf.convert_to_tensor, (rows, kernel, *biases)))
+
+
+def _kernel_gradient(rows, upstream):
+    """The product of the transposed rows and `upstream`, the wider one at the right.
+
+    Without AVX-512, oneDNN takes 1.2 times as long with the wider one at the left, and
+    up to 1.9 times where the rows of the right one lie 2 or 4 kB apart, which the
+    cache maps to few places: these get columns of zeros.
+    """
+    left, right = rows.shape[-1], upstream.shape[-1]
+    if left > right:
+        return tf.transpose(_kernel_gradient(upstream, rows))
+    if left < right and right in _NARROW_STRIDES:
+        wide = tf.pad(upstream, [[0, 0], [0, _MORE_COLUMNS]])
+        return tf.matmul(rows, wide, transpose_a=True)[:, :right]
+    return tf.matmul(rows, upstream, transpose_a=True)
 
 
 def select_by_device(on_cpu, elsewhere):

@@ -55,9 +55,12 @@ def test_dropout_keeps_the_right_share_and_the_mean(rate):
     np.testing.assert_allclose(dropped[dropped != 0], 3 / (1 - rate), rtol=1e-6)
 
 
-@pytest.mark.parametrize("width", [3, 40])
-def test_affine_maps_have_the_gradients_of_their_product(width):
-    shapes = (50, WIDTH), (WIDTH, width), (width,)
+@pytest.mark.parametrize(
+    ("depth", "width"), [(WIDTH, 3), (WIDTH, 40), (WIDTH, 512), (1024, 24), (512, 512)]
+)
+def test_affine_maps_have_the_gradients_of_their_product(depth, width):
+    """Also where the cache needs rows of another length, on either side."""
+    shapes = (50, depth), (depth, width), (width,)
     inputs = [tf.random.stateless_normal(shape, [7, len(shape)]) for shape in shapes]
     plain, training = (
         functools.partial(kernels.affine, training=is_on) for is_on in (False, True)
@@ -65,7 +68,7 @@ def test_affine_maps_have_the_gradients_of_their_product(width):
     expected = value_and_gradients(plain, *inputs)
     assert_near(value_and_gradients(tf.function(training), *inputs), expected)
     rows, kernel, _ = inputs
-    np.testing.assert_allclose(expected[0], rows @ kernel + inputs[2], atol=2e-5)
+    np.testing.assert_allclose(expected[0], rows @ kernel + inputs[2], atol=2e-4)
 
 
 def test_training_takes_affine_maps_that_inference_does_not(
