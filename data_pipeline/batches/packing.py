@@ -210,16 +210,43 @@ def unpad(tokens, first_lengths, num_sequences=1, num_truncated=0) -> Packed:
 
 
 def pack_ids(ids_a, ids_b, *, special, max_seq_length, num_sequences=1) -> Packed:
-    """As `pack` and `unpad`; counts the examples that are cut."""
-    lengths = ids_a.row_lengths() + num_special(special, ids_b is not None)
-    if ids_b is not None:
-        lengths += ids_b.row_lengths()
-    is_cut = lengths.numpy().reshape(-1, num_sequences) > max_seq_length
-    num_truncated = int(np.count_nonzero(is_cut.any(axis=1)))
-    tokens, first_lengths = pack(
-        ids_a, ids_b, special=special, max_seq_length=max_seq_length
-    )
-    return unpad(tokens, first_lengths, num_sequences, num_truncated)
+    """As `pack` and `unpad`, in arrays; counts the examples that are cut.
+
+    Operations called one by one would take a text as long as a small network does.
+    """
+    texts = [each for each in (ids_a, ids_b) if each is not None]
+    is_pair = ids_b is not None
+    room = max_seq_length - num_special(special, is_pair)
+    splits = [each.row_splits.numpy() for each in texts]
+    lengths = [np.diff(each) for each in splits]
+    kept = budgets(*lengths, room, np) if is_pair else (np.minimum(*lengths, room),)
+    parts = [
+        (each.values.numpy(), starts[:-1], keep)
+        for each, starts, keep in zip(texts, splits, kept, strict=True)
+    ]
+    first_lengths = kept[0]
+    if special.start_id is not None:
+        none = np.zeros_like(first_lengths)
+        start, end, *delimiters = (
+            (np.array([token], parts[0][0].dtype), none, none + 1)
+            for token in (special.start_id, special.end_id, *special.delimiter_ids)
+        )
+        first_lengths = first_lengths + 1 + (len(delimiters) if is_pair else 1)
+        between = delimiters if is_pair else []
+        parts = [start, parts[0], *between, *parts[1:], end]
+    is_cut = (sum(lengths) > room).reshape(-1, num_sequences).any(axis=1)
+    first_lengths = first_lengths.astype(features.INTEGER)
+    return Packed(*_join(parts), first_lengths, int(is_cut.sum()), num_sequences)
+
+
+def _join(parts):
+    """Rows of parts (values, starts, lengths), end to end: their values and splits."""
+    values, starts, lengths = zip(*parts, strict=True)
+    before = row_splits([len(each) for each in values])[:-1]
+    starts = np.stack(starts, axis=1) + before  # [B, parts]
+    lengths = np.stack(lengths, axis=1)
+    places = ranges(starts.ravel(), lengths.ravel())
+    return np.concatenate(values)[places], row_splits(lengths.sum(axis=1))
 
 
 def take(packed: Packed, rows: np.ndarray) -> Packed:

@@ -1,5 +1,7 @@
 """Tests of training/inference.py on one device; on two: test_two_replicas.py."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -54,6 +56,31 @@ def test_predictions_are_in_the_order_of_the_examples(packed, batch_size):
     np.testing.assert_array_equal(outputs["first"], packed.tokens[starts])
     np.testing.assert_array_equal(outputs["both"][:, 1], packed.tokens[starts + 1])
     assert outputs["both"].shape == (11, 2)
+
+
+@pytest.mark.parametrize("num_sequences", [1, 2])
+def test_few_examples_are_predicted_without_a_dataset(
+    packed, num_sequences, monkeypatch
+):
+    if num_sequences > 1:
+        even = dataclasses.replace(packed, num_sequences=num_sequences)
+        packed = packing.take(even, np.arange(5))
+
+    def first_and_length(features, training):
+        mask = features["input_mask"]
+        return {
+            "first": tf.reshape(features["input_ids"], [len(packed), -1])[:, 0],
+            "length": tf.reduce_sum(mask, axis=range(1, mask.shape.rank)),
+        }
+
+    monkeypatch.setattr(batching, "batches", None)
+    outputs = inference.packed_function(first_and_length, 64)(packed)
+    starts = packed.splits[:-1:num_sequences]
+    np.testing.assert_array_equal(outputs["first"], packed.tokens[starts])
+    lengths = packed.sequence_lengths.reshape(len(packed), -1).sum(axis=1)
+    np.testing.assert_array_equal(outputs["length"], lengths)
+    with pytest.raises(TypeError):  # of several batches there is one
+        inference.packed_function(first_and_length, 4)(packed)
 
 
 def test_longest_batch_is_predicted_first(packed):

@@ -95,6 +95,38 @@ def test_pairs_lose_tokens_of_the_longer_text_first():
     assert tokens == [[CLS, 1, SEP, SEP]]
 
 
+NONE = Special(None, (), None)  # for single texts
+CHARACTERS = Special(np.full(2, 7, np.int16), (), np.full(2, 8, np.int16))
+
+
+@pytest.mark.parametrize("length", [6, 40])
+@pytest.mark.parametrize("is_pair", [False, True])
+@pytest.mark.parametrize("special", [BERT, Special(1, (2, 3), 4), NONE, CHARACTERS])
+def test_arrays_are_packed_as_in_graphs(special, is_pair, length):
+    is_pair = is_pair and special is not NONE
+    rng = np.random.default_rng(length)
+    size, kind = ((2,), np.int16) if special is CHARACTERS else ((), np.int32)
+    columns = []
+    for _ in range(1 + is_pair):
+        lengths = [0, *rng.integers(0, 9, 7)]
+        values = rng.integers(9, 99, (sum(lengths), *size)).astype(kind)
+        columns.append(tf.RaggedTensor.from_row_lengths(values, lengths))
+    given = (*columns, None)[:2]
+    packed = packing.pack_ids(
+        *given, special=special, max_seq_length=length, num_sequences=2
+    )
+    tokens, firsts = packing.pack(*given, special=special, max_seq_length=length)
+    whole, _ = packing.pack(*given, special=special, max_seq_length=99)
+    is_cut = (tokens.row_lengths() < whole.row_lengths()).numpy()
+    count = int(is_cut.reshape(-1, 2).any(axis=1).sum())
+    expected = packing.unpad(tokens, firsts, 2, count)
+    assert packed.num_truncated == count and (count > 0) == (length == 6)
+    for name in ("tokens", "splits", "first_lengths"):
+        array, wanted = getattr(packed, name), getattr(expected, name)
+        np.testing.assert_array_equal(array, wanted)
+        assert array.dtype == wanted.dtype
+
+
 # A vocabulary whose [PAD] is not 0, so that padding with it would show.
 OTHER_VOCAB = ["film", "good", "[UNK]", "[CLS]", "[SEP]", "a", "##s", "[PAD]"]
 
