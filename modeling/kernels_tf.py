@@ -379,7 +379,8 @@ class JoinedProjections:
         config, count = self._attention.config, len(self.parts)
         width, heads = config.hidden_size, config.num_attention_heads
         rows = tf.cast(tf.reshape(hidden, [-1, width]), self.kernel.dtype)
-        rows = tf.matmul(rows, self.kernel) + self.bias
+        # No sum, which TensorFlow adds within the product only where it knows its size.
+        rows = tf.nn.bias_add(tf.matmul(rows, self.kernel), self.bias)
         if hidden.shape[1] == 1:  # token by token: nothing to transpose
             parts = [
                 tf.reshape(part, [-1, heads, 1, width // heads])

@@ -466,6 +466,13 @@ def test_joined_projections_compute_the_same(tiny_config, tiny_features):
         assert sum(map(np.prod, shapes)) == sum(
             np.prod(variable.shape) for variable in model.variables
         )
+        # A sum would be fused with the product only where its size is known.
+        first = model.network.blocks[0].attention.joined
+        hidden = tf.TensorSpec([None, None, 16])
+        traced = tf.function(first).get_concrete_function(hidden, hidden)
+        kinds = [op.type for op in traced.graph.get_operations()]
+        assert kinds.count("BiasAdd") == kinds.count("MatMul") == 1
+        assert "AddV2" not in kinds
         query.assign(query + 1.0)  # which is not read now
         unmoved = read_outputs(model, tiny_features)
         variables[-4].assign(variables[-4] + 1.0)  # the kernel of the first layer
