@@ -219,7 +219,9 @@ def pack_ids(ids_a, ids_b, *, special, max_seq_length, num_sequences=1) -> Packe
     room = max_seq_length - num_special(special, is_pair)
     splits = [each.row_splits.numpy() for each in texts]
     lengths = [np.diff(each) for each in splits]
-    kept = budgets(*lengths, room, np) if is_pair else (np.minimum(*lengths, room),)
+    kept: Any = [np.minimum(lengths[0], room)]
+    if is_pair:
+        kept = budgets(lengths[0], lengths[1], room, np)
     parts = [
         (each.values.numpy(), starts[:-1], keep)
         for each, starts, keep in zip(texts, splits, kept, strict=True)
@@ -236,15 +238,17 @@ def pack_ids(ids_a, ids_b, *, special, max_seq_length, num_sequences=1) -> Packe
         parts = [start, parts[0], *between, *parts[1:], end]
     is_cut = (sum(lengths) > room).reshape(-1, num_sequences).any(axis=1)
     first_lengths = first_lengths.astype(features.INTEGER)
-    return Packed(*_join(parts), first_lengths, int(is_cut.sum()), num_sequences)
+    tokens, row_starts = _join(parts)
+    count = int(is_cut.sum())
+    return Packed(tokens, row_starts, first_lengths, count, num_sequences)
 
 
 def _join(parts):
     """Rows of parts (values, starts, lengths), end to end: their values and splits."""
-    values, starts, lengths = zip(*parts, strict=True)
+    values, each_starts, each_lengths = zip(*parts, strict=True)
     before = row_splits([len(each) for each in values])[:-1]
-    starts = np.stack(starts, axis=1) + before  # [B, parts]
-    lengths = np.stack(lengths, axis=1)
+    starts = np.stack(each_starts, axis=1) + before  # [B, parts]
+    lengths = np.stack(each_lengths, axis=1)
     places = ranges(starts.ravel(), lengths.ravel())
     return np.concatenate(values)[places], row_splits(lengths.sum(axis=1))
 
