@@ -29,7 +29,7 @@ help:
 	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
 	@echo "make test      checks format, lint and types, and runs the tests of every day"
 	@echo "make test-all  the same with the tests that take long, for every night"
-	@echo "make bench     times training and inference, beside Hugging Face with PEER_PYTHON=..."
+	@echo "make bench     times training and answers, beside all peers that PEER_PYTHON=... has"
 	@echo "make site      builds the documentation as a site in output/site"
 	@echo "make lint      only format, lint, types and the direction of imports"
 	@echo "make format    rewrites the files in the format that make lint asks for"
@@ -64,13 +64,17 @@ test: lint
 test-all: lint
 	$(PYTEST) -m "not network" $(PYTEST_FLAGS)
 
-# docs/results.md. For example: make bench PEER_PYTHON=/path/to/python ROWS=latency
+# docs/cpu.md, which PAGE=docs replaces; without it the page goes to output/bench. For
+# example: make bench PEER_PYTHON=/path/to/python ROWS=sentence,start
 PEER_PYTHON ?=
 ROWS ?=
+PAGE ?=
+NAME ?=
 BENCH_FLAGS ?=
 bench: setup-dev
 	$(PY) -m benchmarks.compare $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON)) \
-	  $(if $(ROWS),--rows=$(ROWS)) $(BENCH_FLAGS)
+	  $(if $(ROWS),--rows=$(ROWS)) $(if $(PAGE),--output_dir=$(PAGE)) \
+	  $(if $(NAME),--name=$(NAME)) $(BENCH_FLAGS)
 
 # The pages with search and the reference of bert_reborn, links checked. It has tools of its
 # own, which need neither TensorFlow nor the rest of the installation.

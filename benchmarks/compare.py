@@ -1,18 +1,18 @@
-r"""Times this project and Hugging Face with PyTorch in turns; see docs/results.md.
+r"""Times this project and its peers in turns, and writes a page; see docs/cpu.md.
 
-    python -m benchmarks.compare --peer_python=/path/to/python \
-        --rows=classifier,latency
+    python -m benchmarks.compare --peer_python=/path/to/python --rows=sentence,start
 
---peer_python is a Python with torch and transformers; without it, only this project is
-timed. Each turn is a separate process. The program prints a Markdown table, and writes
-the figures of all turns to --output_file after each row. It skips a row, with a
-message, if the file of the row is not given.
+Each turn is a separate process. A side that does not run is named with the reason, and
+a row whose file is not given with its flag. After each row the program writes the
+figures of all turns to OUTPUT_DIR/cpu/NAME.json, and OUTPUT_DIR/cpu.md of all the
+figures that are there.
 """
 
 import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,21 +20,19 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar
 
-from benchmarks import report, sides
+from benchmarks import report
 from benchmarks import rows as rows_lib
 from cli import command_line
 from contract import errors
 from tasks.settings import fields
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-_RUNTIMES = ("onnxruntime", "onnxruntime_fused", "onnxruntime_int8", "openvino")
-_SDPA = ("sdpa_compiled", "sdpa_frozen", "sdpa_int8")
-PEER_VARIANTS = ("sdpa", "eager", *_SDPA, *_RUNTIMES)
+SAMPLES = "sample_data/messages"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ComparisonSettings(fields.Settings):
-    """Rows, weights and files, and the peer."""
+    """Rows, sides, weights and files."""
 
     program: ClassVar[str] = "benchmarks.compare"
 
@@ -42,28 +40,48 @@ class ComparisonSettings(fields.Settings):
         (), f"Rows to time; by default all: {', '.join(rows_lib.ROWS)}."
     )
     peer_python: str | None = fields.what_to_do(
-        None, "Path of a Python with torch and transformers.", path=True
+        None,
+        "Path of a Python with torch and transformers, and what else is there of onnx, "
+        "onnxruntime, openvino, nncf, sentence-transformers and fastembed; by default "
+        "only this project is timed.",
+        path=True,
     )
-    peer_variants: Sequence[str] = fields.what_to_do(
-        PEER_VARIANTS,
-        "Variants of Hugging Face to try; the fastest is timed. _compiled needs fixed "
-        "shapes, _frozen also fixed weights, and _int8 a row with int8 weights. The "
-        "runtimes need onnx, onnxruntime and openvino, and predict classes.",
+    backends_python: str | None = fields.what_to_do(
+        None,
+        "Another Python for sentence-transformers with ONNX and OpenVINO, whose "
+        "packages need an older transformers.",
+        path=True,
     )
+    name: str = fields.what_to_do("", "Of the section; by default that of the weights.")
     pretrained: str = fields.model(
         "models/minilm",
         "Directory of the weights, in the layout of Hugging Face.",
         path=True,
     )
+    train_file: str = fields.data(
+        f"{SAMPLES}/train.tsv",
+        "TSV file with the columns text and label, on which the classifier is trained "
+        "that all sides then run.",
+        path=True,
+    )
+    dev_file: str = fields.data(
+        f"{SAMPLES}/dev.tsv", "The same, for its accuracy.", path=True
+    )
+    similar_file: str = fields.data(
+        "sample_data/pairs/similarity_train.tsv",
+        "TSV file with the columns text_a, text_b and score, for Spearman's "
+        "correlation of vectors.",
+        path=True,
+    )
     near_file: str | None = fields.data(
-        None, "Table with texts that belong together.", path=True
+        None,
+        "TSV file, without a header, of two texts that belong together.",
+        path=True,
     )
-    near_columns: Sequence[str] = fields.data(
-        ("0", "1"), "Columns of both texts in --near_file."
+    texts_file: str = fields.data(
+        f"{SAMPLES}/train.tsv", "Texts, in the first column of a TSV file.", path=True
     )
-    texts_file: str | None = fields.data(
-        None, "Texts, in the first column of a TSV file.", path=True
-    )
+    num_train_epochs: float = fields.training(1.0, "Of the classifier.", least=0)
     rounds: int = fields.evaluation(3, "Number of turns of each side.", least=1)
     steps: int = fields.evaluation(
         0, "Number of timed steps; 0 for the value of the row.", least=0
@@ -73,33 +91,43 @@ class ComparisonSettings(fields.Settings):
         "Maximum number of tokens per sequence; 0 for the value of the row.",
         least=0,
     )
-    output_file: str = fields.output(
-        "output/benchmark.json", "JSON file to write.", path=True
+    output_dir: str = fields.output(
+        "output/bench", "Directory of the page and its figures.", path=True
     )
 
     def check(self) -> None:
-        """Refuses a wrong row or variant, and a file that is not there."""
+        """Refuses a wrong row, and a file that is not there."""
         super().check()
-        names = [row.file_flag for row in self.chosen().values() if row.file_flag]
-        self.check_files("pretrained", "peer_python", *sorted({*names}))
-        if unknown := sorted({*self.peer_variants} - {*PEER_VARIANTS}):
-            raise errors.InputError(
-                f"--peer_variants={','.join(unknown)}: variants are "
-                f"{', '.join(PEER_VARIANTS)}"
-            )
+        if "/" in self.name:
+            raise errors.InputError(f"--name={self.name} has a /; leave it out")
+        names = {row.file_flag for row in self.chosen().values() if row.file_flag}
+        if self.has_texts:
+            names |= {"train_file", "dev_file", "similar_file"}
+        pythons = "peer_python", "backends_python"
+        self.check_files("pretrained", *pythons, *sorted(names))
 
     def chosen(self) -> dict[str, rows_lib.Row]:
         """{name: row} of those to time."""
         return rows_lib.named(self.rows)
 
-    def file_of(self, row: rows_lib.Row) -> tuple[str | None, Sequence[str]]:
-        """The file of a row, and its columns."""
-        path = getattr(self, row.file_flag) if row.file_flag else None
-        return path, self.near_columns if row.file_flag == "near_file" else ()
+    @property
+    def has_texts(self) -> bool:
+        """Whether a row begins with texts, and so needs a trained classifier."""
+        return any(row.action == "answer" for row in self.chosen().values())
+
+    def file_of(self, row: rows_lib.Row) -> str | None:
+        """The file of a row."""
+        return getattr(self, row.file_flag) if row.file_flag else None
 
 
 class SideFailed(Exception):
     """A side ended with an error; the message is the end of its log."""
+
+    @property
+    def reason(self) -> str:
+        """The last line, without directories of this machine."""
+        line = str(self).strip().splitlines()[-1]
+        return re.sub(r"(^|[\s='\"(])/\S*/", r"\1", line)
 
 
 def run_module(python, name, settings):
@@ -117,112 +145,115 @@ def run_module(python, name, settings):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def take_turn(settings, side, job):
+def take_turn(settings, job):
     """The result of a turn of a side, whose clock begins now."""
-    python, module = sys.executable, "ours"
-    if side == report.PEER:
-        python, module = settings.peer_python, "peer"
+    python, module, variant = sys.executable, "ours", job["variant"]
+    if variant:
+        is_runtime = variant.startswith(("onnxruntime", "openvino", "fastembed"))
+        python, module = settings.peer_python, "peer_runtimes" if is_runtime else "peer"
+    if variant in ("sentence_onnx", "sentence_openvino") and settings.backends_python:
+        python = settings.backends_python
+    if not python:
+        raise SideFailed("--peer_python is not set")
     return run_module(python, module, {**job, "begun": time.time()})
 
 
-def takes_part(variant, row):
-    """Whether a variant of the peer can be faster than the plain one in a row."""
-    if variant in _RUNTIMES and row.action == "train":
-        return False
-    if variant.endswith("_int8"):
-        return row.quantization == "dynamic_int8"
-    if variant.endswith("_frozen"):
-        return row.has_fixed_shape and row.action != "train"
-    return row.has_fixed_shape or not variant.endswith("_compiled")
-
-
-def fastest_variant(settings, row, job):
-    """The peer's variant for a row, and the result of each short trial.
-
-    For a variant that does not run here, such as torch.compile without a C++ compiler,
-    the trial is the last line of its error.
-    """
-    candidates = [name for name in settings.peer_variants if takes_part(name, row)]
-    if len(candidates) == 1:
-        return candidates[0], {}
-    trials, seconds = {}, {}
-    steps = min(100 if row.unit == "ms" else 8, job["steps"])
-    for variant in candidates:
-        trial = {**job, "steps": steps, "variant": variant}
-        try:
-            figures = take_turn(settings, report.PEER, trial)
-        except SideFailed as error:
-            trials[variant] = str(error).splitlines()[-1]
-            continue
-        key = "seconds" if row.is_rate else rows_lib.FIGURES[row.unit]
-        trials[variant] = seconds[variant] = figures[key]
-    if not seconds:
-        raise SideFailed(f"no variant of the peer runs: {trials}")
-    return min(seconds, key=seconds.__getitem__), trials
-
-
-def measure(settings, name, row, directory):
-    """All turns of a row."""
-    path, columns = settings.file_of(row)
+def measure(settings, name, row, directory, shared):
+    """All turns of a row; after the first, of each family only its fastest side's."""
     if settings.max_seq_length:
         row = row._replace(max_seq_length=settings.max_seq_length)
     work = {
         "row": row._asdict(),
         "directory": str(pathlib.Path(directory, name)),
         "pretrained_dir": settings.pretrained,
-        "path": path,
-        "columns": columns,
+        "path": settings.file_of(row),
         "steps": settings.steps,
     }
     prepared = run_module(sys.executable, "preparation", work)
-    jobs = {report.OURS: prepared["job"]}
-    measured = {
+    job, of_head = {**prepared["job"], "cache": directory}, shared.get(row.head, {})
+    if row.action == "answer":
+        job["pretrained"] = of_head["weights"]
+    runs: dict[str, list] = {}
+    skipped: dict[str, str] = {}
+    left = rows_lib.sides_of(row)
+    for number in range(settings.rounds):
+        for side in left:
+            changes = {"variant": side.variant}
+            if number == 0 and row.action == "answer":
+                changes["checked"] = of_head["checked"]
+            try:
+                if side.export:
+                    changes["export"], why = of_head["exports"][side.title]
+                    if why:
+                        raise SideFailed(why)
+                turn = take_turn(settings, {**job, **changes})
+            except SideFailed as error:
+                skipped[side.title] = error.reason
+                continue
+            report.add_figures(row, prepared["examples"], of_head.get("right"), turn)
+            runs.setdefault(side.title, []).append(turn)
+        left = fastest(row, [s for s in left if s.title not in skipped], runs)
+    return {
         "title": row.full_title,
         "unit": row.unit,
         "examples": prepared["examples"],
+        "runs": runs,
+        "skipped": skipped,
     }
-    if settings.peer_python:
-        chosen = fastest_variant(settings, row, prepared["job"])
-        measured["variant"], measured["trials"] = chosen
-        jobs[report.PEER] = {**prepared["job"], "variant": measured["variant"]}
-    runs: dict[str, list] = {side: [] for side in jobs}
-    for _ in range(settings.rounds):
-        for side, job in jobs.items():
-            runs[side].append(take_turn(settings, side, job))
-    measured["runs"] = {
-        side: report.add_figures(row, prepared["examples"], each)
-        for side, each in runs.items()
-    }
-    return measured
+
+
+def fastest(row, left, runs):
+    """Of each family the side that was the fastest in its first turn."""
+    figures = {side: runs[side.title][0]["figure"] for side in left}
+    best: dict[str, rows_lib.Side] = {}
+    for side in sorted(left, key=figures.__getitem__, reverse=row.is_rate):
+        best.setdefault(side.family or side.title, side)
+    return [side for side in left if side in best.values()]
 
 
 def measure_all(settings):
-    """Times the rows, one after the other, and writes figures after each."""
+    """Times the rows, one after the other; writes figures and page after each.
+
+    Returns:
+        The page.
+    """
+    name = settings.name or pathlib.Path(settings.pretrained).name
+    commit = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     results = {
         "date": time.strftime("%Y-%m-%d"),
+        "commit": subprocess.run(commit, capture_output=True, text=True).stdout.strip(),
         "machine": report.describe_machine(),
-        "peak_size": sides.PEAK_SIZE,
+        "load": os.getloadavg()[0],
+        "flags": [re.sub(r"=/\S*/", "=", word) for word in sys.argv[1:]],
         "rows": {},
     }
-    output = pathlib.Path(settings.output_file)
-    output.parent.mkdir(parents=True, exist_ok=True)
+    folder = pathlib.Path(settings.output_dir, "cpu")
+    folder.mkdir(parents=True, exist_ok=True)
+    page, shared = "", {}
     with tempfile.TemporaryDirectory() as directory:
-        for name, row in settings.chosen().items():
-            is_skipped = row.file_flag and not settings.file_of(row)[0]
+        if settings.has_texts:
+            print("a classifier and its exports ...", file=sys.stderr)
+            flags = ("pretrained", "train_file", "dev_file", "similar_file")
+            given = {flag: getattr(settings, flag) for flag in flags}
+            given |= {"directory": directory, "epochs": settings.num_train_epochs}
+            shared = run_module(sys.executable, "preparation", given)
+        for row_name, row in settings.chosen().items():
+            is_skipped = row.file_flag and not settings.file_of(row)
             why = f"--{row.file_flag} is not set" if is_skipped else ""
-            print(f"{name}: {f'skipped, {why}' if why else '...'}", file=sys.stderr)
-            measured = (
-                {"skipped": why} if why else measure(settings, name, row, directory)
-            )
-            results["rows"][name] = measured
-            output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    return results
+            print(f"{row_name}: {f'skipped, {why}' if why else '...'}", file=sys.stderr)
+            given = settings, row_name, row, directory, shared
+            results["rows"][row_name] = {"why": why} if why else measure(*given)
+            text = json.dumps(results, indent=1) + "\n"
+            (folder / f"{name}.json").write_text(text, encoding="utf-8")
+            page = report.page(folder)
+            folder.with_suffix(".md").write_text(page, encoding="utf-8")
+    return page
 
 
 def run(settings: ComparisonSettings) -> None:
-    """Times the rows; a side that fails ends it without a traceback."""
+    """Times the rows; what all sides need and fails ends it without a traceback."""
     try:
-        print(report.markdown(measure_all(settings)))
+        print(measure_all(settings))
     except SideFailed as error:
         sys.exit(str(error))
 

@@ -1,7 +1,7 @@
 """This project's side of a comparison: `python -m benchmarks.ours JOB`.
 
-JOB is a `sides.Job` as JSON. Prints the result of `run` as JSON. A job that answers
-texts runs in the environment of a server.
+JOB is a `sides.Job` as JSON. Prints the result of `run` as JSON. A job of an export
+runs in the environment of a server.
 """
 
 import json
@@ -13,20 +13,21 @@ from cli import environment
 
 JOB = sides.Job(**json.loads(sys.argv[1])) if __name__ == "__main__" else None
 # As in our programs, before any other import of TensorFlow.
-environment.prepare(serves=JOB is not None and JOB.action == "answer")
+environment.prepare(serves=JOB is not None and bool(JOB.export))
 environment.import_tensorflow()
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+import bert_reborn as bert
 from contract import features
 from data_pipeline.batches import batching, sharing
 from loading import model_directory
 from modeling import contrastive, losses, pretrainers
 from modeling.checkpoints import checkpoint
-from serving import formats, runtimes
-from training import contrastive_step, inference, run_plan, train_step
+from serving import formats
+from training import contrastive_step, run_plan, train_step
 from training.distribution import devices
 from training.optimizers import bert_adam
 
@@ -42,8 +43,8 @@ def run(job):
 
     Returns:
         "seconds" of all timed steps; of training their mean "loss" and "start_s", from
-        the command to the end of the warm-up; of exports "p50_ms" and "p99_ms" of a
-        step; and what `sides.described` adds.
+        the command to the end of the warm-up; of texts what `sides.time_answers`
+        returns; and what `sides.described` adds.
     """
     figures = ACTIONS[job.action](job)
     x = tf.random.stateless_normal([sides.PEAK_SIZE, sides.PEAK_SIZE], [1, 2])
@@ -101,33 +102,29 @@ def train(job):
     return {"seconds": seconds, "loss": loss, "start_s": warm_at - job.begun}
 
 
-def predict(job):
-    """Steps of the function that evaluates and predicts in our runs, or an export's."""
-    if job.export:
-        fetch = runtimes.open_network(job.export)
-    else:
-        strategy = tf.distribute.get_strategy()
-        function = inference.predict_function(
-            open_model(job), strategy, jit_compile=False
-        )
-
-        def fetch(batch):
-            return {name: value.numpy() for name, value in function(batch).items()}
-
-    return {"seconds": sum(sides.seconds_of(fetch, dataset_of(job), job.warm_up))}
-
-
 def answer(job):
-    """Batches of texts to their probabilities, by an export's signature."""
-    version = formats.open_version(job.export)
+    """Batches of texts to probabilities or vectors, by an export or in Python."""
+    has_vectors = job.head == "text_encoder"
+    if job.export:
+        version = formats.open_version(job.export)
+        name = "vector" if has_vectors else "probabilities"
 
-    def classify(texts):
-        return version.predict("", {"text": np.array(texts, object)})["probabilities"]
+        def run(texts):
+            return version.predict("", {"text": np.array(texts, object)})[name]
 
-    return sides.time_answers(classify, job)
+    elif has_vectors:
+        run = bert.embedder(job.pretrained, max_seq_length=job.max_seq_length).embed
+    else:
+        loaded = bert.load(job.pretrained, max_seq_length=job.max_seq_length)
+
+        def run(texts):
+            shares = [row["probabilities"] for row in loaded.predict(texts)]
+            return np.array([[*each.values()] for each in shares])
+
+    return sides.time_answers(run, job)
 
 
-ACTIONS = {"train": train, "predict": predict, "answer": answer}
+ACTIONS = {"train": train, "answer": answer}
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """The peer's side of a comparison: `python -m benchmarks.peer JOB`.
 
 transformers with PyTorch at its best: batches by length as ours, its fastest attention,
-compiled where shapes are fixed, every core, the fused optimizer, inference mode; or its
-network in another runtime (peer_runtimes.py). Needs torch, transformers and NumPy.
-Prints the result of `run` as JSON.
+compiled where shapes are fixed, every core, the fused optimizer, inference mode; for
+vectors of texts sentence-transformers. Needs torch, transformers and NumPy. Prints the
+result of `run` as JSON.
 """
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -32,32 +33,80 @@ def run(job):
     transformers.logging.set_verbosity_error()
     figures = ACTIONS[job.action](job, open_model(job))
     x = torch.randn(sides.PEAK_SIZE, sides.PEAK_SIZE)
-    libraries = {"PyTorch": torch, "transformers": transformers}
-    versions = {name: module.__version__ for name, module in libraries.items()}
+    libraries = ("torch", "transformers", "sentence_transformers")
+    loaded = [name for name in libraries if name in sys.modules]
+    versions = {name: sys.modules[name].__version__ for name in loaded}
     with torch.inference_mode():
         return sides.described(figures, lambda: x @ x, versions)
 
 
 def open_model(job):
-    """The model of a job: attention or runtime, and mode, are those of its variant."""
-    engine, _, mode = job.variant.partition("_")
-    is_runtime = engine in ("onnxruntime", "openvino")
+    """The model of a job: attention and mode, or backend, are those of its variant."""
+    if job.variant.startswith("sentence"):
+        return open_sentence_transformer(job, job.variant.rpartition("_")[2])
+    attention, _, mode = job.variant.partition("_")
     classes = {} if job.num_classes is None else {"num_labels": job.num_classes}
     model = MODELS[job.head].from_pretrained(
         job.pretrained,
-        attn_implementation="eager" if is_runtime else engine,
+        attn_implementation=attention,
         **classes,
     )
     model.train(job.action == "train")
-    if is_runtime:
-        from benchmarks import peer_runtimes  # needs packages of its own
-
-        return peer_runtimes.open_model(model, engine, mode)
     if mode == "int8":
         layers = {torch.nn.Linear}
         return torch.ao.quantization.quantize_dynamic(model, layers, torch.qint8)
     torch._inductor.config.freezing = mode == "frozen"  # weights may be packed
     return torch.compile(model) if mode else model
+
+
+def open_sentence_transformer(job, backend):
+    """A SentenceTransformer with a backend: torch, onnx or openvino."""
+    import sentence_transformers
+
+    path = os.path.join(job.cache, job.variant)  # where it is converted to, once
+    model = sentence_transformers.SentenceTransformer(
+        path if os.path.exists(path) else job.pretrained, device="cpu", backend=backend
+    )
+    if backend != "torch" and not os.path.exists(path):
+        model.save_pretrained(path)
+    model.max_seq_length = job.max_seq_length
+    return model
+
+
+class Traced(torch.nn.Module):
+    """A function, with the model whose weights it reads."""
+
+    def __init__(self, function, model=None):
+        super().__init__()
+        self.function, self.model = function, model
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def export(job, model):
+    """Writes tokenizer, model.onnx with free sizes, and product.onnx to job.export."""
+
+    def scores(*inputs):
+        named = dict(zip(sides.PEER_NAMES, inputs, strict=True))
+        has_vectors = job.head == "text_encoder"
+        return vectors(model, named) if has_vectors else model(**named).logits
+
+    transformers.AutoTokenizer.from_pretrained(job.pretrained).save_pretrained(
+        job.export
+    )
+    model.config.save_pretrained(job.export)
+    inputs = (torch.ones(2, 16, dtype=torch.int64),) * 3
+    free = {name: {0: "batch", 1: "length"} for name in sides.PEER_NAMES}
+    x = torch.ones(sides.PEAK_SIZE, sides.PEAK_SIZE)
+    for name, module, example, axes in (
+        ("model", Traced(scores, model), inputs, free),
+        ("product", Traced(lambda x: x @ x), (x,), {"x": {}}),
+    ):
+        path, names = f"{job.export}/{name}.onnx", {"input_names": [*axes]}
+        settings = {**names, "dynamic_axes": axes, "opset_version": 17}
+        torch.onnx.export(module, example, path, dynamo=False, **settings)
+    return {}
 
 
 def batches_of(job):
@@ -76,11 +125,7 @@ def as_tensors(named):
 
 def arguments(batch):
     """Our features under the peer's names, int64."""
-    named = {
-        "input_ids": batch[features.INPUT_IDS],
-        "attention_mask": batch[features.INPUT_MASK],
-        "token_type_ids": batch[features.SEGMENT_IDS],
-    }
+    named = {theirs: batch[ours] for theirs, ours in sides.PEER_NAMES.items()}
     if features.LABEL_IDS in batch:
         named["labels"] = batch[features.LABEL_IDS]
     if features.MASKED_LM_IDS in batch:  # none has a weight of 0
@@ -102,14 +147,17 @@ def columns(batch):
 
 def contrast(model, parts):
     """The loss of sentence-transformers' MultipleNegativesRankingLoss."""
-    vectors = []
-    for part in parts:
-        hidden = model(**part).last_hidden_state
-        mask = part["attention_mask"][..., None].float()
-        mean = (hidden * mask).sum(1) / mask.sum(1)
-        vectors.append(torch.nn.functional.normalize(mean, dim=-1))
-    scores = 20.0 * vectors[0] @ vectors[1].T
+    first, second = (vectors(model, part) for part in parts)
+    scores = 20.0 * first @ second.T
     return torch.nn.functional.cross_entropy(scores, torch.arange(len(scores)))
+
+
+def vectors(model, part):
+    """The mean of the tokens, at length 1."""
+    hidden = model(**part).last_hidden_state
+    mask = part["attention_mask"][..., None].float()
+    mean = (hidden * mask).sum(1) / mask.sum(1)
+    return torch.nn.functional.normalize(mean, dim=-1)
 
 
 def train(job, model):
@@ -132,29 +180,22 @@ def train(job, model):
     return figures | {"start_s": ends[job.warm_up - 1] - job.begun}
 
 
-def predict(job, model):
-    """Batches to logits."""
-
-    def fetch(batch):
-        return model(**batch).logits.numpy()
-
-    with torch.inference_mode():
-        return {"seconds": sum(sides.seconds_of(fetch, batches_of(job), job.warm_up))}
-
-
 def answer(job, model):
-    """Batches of texts to their probabilities, tokenizer included."""
+    """Batches of texts to their probabilities or vectors, tokenizer included."""
+    if job.head == "text_encoder":
+        return sides.time_answers(lambda t: model.encode(t, batch_size=len(t)), job)
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.pretrained)
+    settings = {"padding": True, "truncation": True, "max_length": job.max_seq_length}
 
     def classify(texts):
-        inputs = tokenizer(texts, padding=True, return_tensors="pt")
+        inputs = tokenizer(texts, return_tensors="pt", **settings)
         return model(**inputs).logits.softmax(-1).numpy()
 
     with torch.inference_mode():
         return sides.time_answers(classify, job)
 
 
-ACTIONS = {"train": train, "predict": predict, "answer": answer}
+ACTIONS = {"train": train, "answer": answer, "export": export}
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Makes the files that both sides read: `python -m benchmarks.preparation SETTINGS`.
 
-SETTINGS is JSON of the arguments of `prepare`, whose result is printed as JSON. It runs
-in a process of its own, so that the one that starts the sides stays small and idle.
+SETTINGS is JSON of the arguments of `prepare` or `share`, whose result is printed. This
+is a process of its own, so that the one that starts the sides stays small and idle.
 """
 
 import dataclasses
 import json
 import pathlib
+import random
 import sys
 
 from cli import environment
@@ -16,7 +17,7 @@ environment.prepare()  # before TensorFlow is imported
 import numpy as np
 
 import bert_reborn as bert
-from benchmarks import rows, sides
+from benchmarks import few_labels, rows, sides
 from contract import features
 from data_pipeline.batches import batching, packing
 from data_pipeline.embedding import corpora
@@ -45,7 +46,6 @@ class Source:
     pretrained: str
     row: rows.Row
     path: str | None  # of its file
-    columns: tuple[str, ...]  # of both texts of a table of pairs
 
     @property
     def vocab_size(self):
@@ -86,15 +86,10 @@ def masked_sequences(source):
     return dataclasses.replace(packed, first_lengths=halves), targets, None
 
 
-def classifier(source):
-    """The weights with a head for the sample messages, and their rows."""
-    made = bert.classifier(source.pretrained, max_seq_length=source.row.max_seq_length)
-    return made, made.read({"train": MESSAGES})
-
-
 def messages(source):
     """The rows of the sample messages, as a classifier has them."""
-    _, data = classifier(source)
+    made = bert.classifier(source.pretrained, max_seq_length=source.row.max_seq_length)
+    data = made.read({"train": MESSAGES})
     examples = data.examples("train")
     return examples.packed, examples.targets, data.label_set.num_outputs
 
@@ -104,8 +99,8 @@ def near_texts(source):
     files = model_directory.locate(source.pretrained)
     is_uncased = files.do_lower_case is not False
     tokenizer = wordpiece.BertTokenizer.from_file(files.vocab_file, is_uncased)
-    names = dict(zip(("text_a", "text_b"), source.columns, strict=True))
-    texts = corpora.open_rows(source.path, labelled.Layout(**names)).read()
+    layout = labelled.Layout(text_a="0", text_b="1")
+    texts = corpora.open_rows(source.path, layout).read()
     split = text_sets.load("train", texts, tokenizer, source.row.max_seq_length)
     return split.packed, split.targets(), None
 
@@ -118,26 +113,72 @@ SOURCES = {
 }
 
 
-def export(source):
-    """Exports a classifier of the sample messages; returns directory and classes."""
-    row, directory = source.row, str(source.directory / "export")
-    loaded, data = classifier(source)
-    bias = loaded.model.trainable_variables[-1]
-    bias.assign(bias + 0.01)  # what nothing has trained is not exported
-    settings = {"export_format": row.export_format, "quantization": row.quantization}
-    return loaded.export(directory, **settings), data.label_set.num_outputs
+def share(*, directory, pretrained, train_file, dev_file, similar_file, epochs):
+    """Trains the classifier of all sides, and exports it and vectors of texts.
+
+    Returns:
+        By head: "weights", a directory that both sides read; "exports", {side: (the
+        directory, why there is none)}; "checked", a file of texts whose answers are
+        scored; and "right", the right answers.
+    """
+    fitted = bert.classifier(pretrained, max_seq_length=128)
+    fitted.fit(train_file, num_train_epochs=epochs)
+    fitted.save(weights := f"{directory}/weights", "hugging_face")
+    encoder = bert.embedder(pretrained, max_seq_length=128)
+    train, dev, pairs = map(few_labels.rows_of, (train_file, dev_file, similar_file))
+    random.Random(1).shuffle(train)
+    names, scores = fitted.classes.names, [float(score) for *_, score in pairs]
+    ids = [names.index(label) for _, label in dev]
+    texts = [text for *both, _ in pairs for text in both]
+    _write_json(f"{directory}/calibration.json", [text for text, _ in train[:300]])
+    shared = {}
+    for head, model, source, checked, right in (
+        ("classifier", fitted, weights, [text for text, _ in dev], ids),
+        ("text_encoder", encoder, pretrained, texts, scores),
+    ):
+        path = _write_json(f"{directory}/{head}.json", checked)
+        shared[head] = {"weights": source, "checked": path, "right": right}
+        shared[head]["exports"] = {
+            side.title: export(model, f"{directory}/exports/{head}", *side.export)
+            for side in rows.EXPORTS
+        }
+    return shared
+
+
+def export(model, directory, export_format, quantization):
+    """The directory of an export, and why there is none."""
+    settings = {"export_format": export_format, "quantization": quantization}
+    try:
+        return model.export(
+            f"{directory}/{'-'.join(settings.values())}", **settings
+        ), ""
+    except ValueError as error:  # such as that of a format that is not known
+        return "", str(error)
+
+
+def _write_json(path, value):
+    pathlib.Path(path).write_text(json.dumps(value), encoding="utf-8")
+    return str(path)
 
 
 def write_texts(source, steps):
     """Writes batches of texts, the warm-up first; returns their file, and the timed.
 
-    One sentence in turn; or the texts of --texts_file, those of similar length in one
-    batch and batches shuffled, as a program with a whole file to classify would do it.
+    One sentence in turn; random words of them, too many for the tokens; or the texts of
+    --texts_file, those of similar length in one batch and batches shuffled, as a
+    program with a whole file to classify would do it.
     """
     size, warm_up = source.row.batch_size, source.row.warm_up
-    if source.path is None:
-        count = warm_up + steps
+    count = warm_up + steps
+    if source.row.source == "sentences":
         batches = [[SENTENCES[i % len(SENTENCES)]] for i in range(count)]
+    elif source.row.source == "words":
+        words, shape = (
+            " ".join(SENTENCES).split(),
+            (count, size, source.row.max_seq_length),
+        )
+        drawn = np.random.default_rng(1).choice(words, shape)
+        batches = [[" ".join(text) for text in batch] for batch in drawn]
     else:
         lines = pathlib.Path(source.path).read_text("utf-8").splitlines()
         texts = sorted((line.split("\t")[0] for line in lines), key=len)
@@ -145,9 +186,7 @@ def write_texts(source, steps):
         order = np.random.default_rng(1).permutation(len(batches))
         batches = [batches[i] for i in order]
         batches = [*batches[:warm_up], *batches[: steps or len(batches)]]
-    path = source.directory / "texts.json"
-    path.write_text(json.dumps(batches), encoding="utf-8")
-    return str(path), batches[warm_up:]
+    return _write_json(source.directory / "texts.json", batches), batches[warm_up:]
 
 
 def write_batches(source, steps):
@@ -168,21 +207,19 @@ def write_batches(source, steps):
     return path, batches[source.row.warm_up :], classes
 
 
-def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
+def prepare(*, row, directory, pretrained_dir, path=None, steps=0):
     """Prepares a row, given as the dict of its fields.
 
-    `columns` are those of both texts where `path` is a table of pairs; `steps` are
-    those to time, or 0 for those of the row.
+    `steps` are those to time, or 0 for those of the row.
 
     Returns:
         {"job": fields of a sides.Job, "examples": number in the timed steps}.
     """
     row = rows.Row(**row)
     pathlib.Path(directory).mkdir(parents=True)
-    source = Source(pathlib.Path(directory), pretrained_dir, row, path, tuple(columns))
+    source = Source(pathlib.Path(directory), pretrained_dir, row, path)
     steps = steps or row.steps
-    exported, classes = export(source) if row.export_format else ("", None)
-    batches_file, texts = "", ""
+    batches_file, texts, classes = "", "", None
     if row.action == "answer":
         texts, timed = write_texts(source, steps)
         examples = sum(map(len, timed))
@@ -197,11 +234,12 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
         batches=batches_file,
         warm_up=row.warm_up,
         steps=len(timed),
-        export=exported,
         texts=texts,
+        max_seq_length=row.max_seq_length,
     )
     return {"job": dataclasses.asdict(job), "examples": examples}
 
 
 if __name__ == "__main__":
-    print(json.dumps(prepare(**json.loads(sys.argv[1]))))
+    given = json.loads(sys.argv[1])
+    print(json.dumps((prepare if "row" in given else share)(**given)))

@@ -1,23 +1,27 @@
-"""Measurements as a Markdown table, with the machine that they were made on."""
+"""Measurements as a page, with the machine that they were made on."""
 
+import json
+import operator
 import os
+import pathlib
 import platform
 import statistics
+
+from scipy import stats
 
 from benchmarks import rows
 from contract import cores, file_names
 from training.distribution import processor
 
-OURS, PEER = "ours", "peer"
-TITLES = {OURS: "this project", PEER: "Hugging Face"}
-HEADER = ("row", "unit", *TITLES.values(), "ratio (of each pair)")
-HEADER += ("memory, ours", "theirs")
-_RULE = ("---",) * len(HEADER)
-LEGEND = (
-    "Ratio: this project divided by Hugging Face, median of the pairs; for ms and s, "
-    "lower is better. Memory: peak of the process, in MB. Matrix product: of {size} x "
-    "{size}, in the best turn of a side."
-)
+# {what a turn has: (title of its column, form)}.
+_COLUMNS = {
+    "p50_ms": ("p50, ms", "{:,.1f}"),
+    "p99_ms": ("p99, ms", "{:,.1f}"),
+    "peak_memory_mb": ("memory, MB", "{:,.0f}"),
+    "score": ("score", "{:.3f}"),
+}
+_BUSY = 0.3  # of each core; others ran where the load was higher
+_INTRODUCTION = pathlib.Path(__file__).with_name("cpu.md")
 # These decide which kernels a library may take.
 INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
@@ -47,73 +51,91 @@ def read_scores(directory):
     return {name: float(value) for name, value in lines}
 
 
-def add_figures(row, num_examples, runs):
-    """A side's turns with "figure", in the unit of the row."""
-    if row.is_rate:
-        return [{**run, "figure": num_examples / run["seconds"]} for run in runs]
-    return [{**run, "figure": run[rows.FIGURES[row.unit]]} for run in runs]
-
-
-def markdown(results):
-    """The whole report, from the object that compare.py writes as JSON."""
-    rows, machine = results["rows"], results["machine"]
-    sets = ", ".join(machine["instruction_sets"]) or "unknown instruction sets"
-    cells = [_cells(row) for row in rows.values() if "runs" in row]
-    skipped = [
-        f"{name}: skipped, {row['skipped']}."
-        for name, row in rows.items()
-        if "skipped" in row
-    ]
-    parts = [
-        f"{machine['processor']}, {machine['cores']} cores, {sets}, "
-        f"{machine['memory_gb']} GB",
-        "\n".join(f"* {line}" for line in _sides(rows)),
-        "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, _RULE, *cells)),
-        LEGEND.format(size=results["peak_size"]),
-        *skipped,
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _sides(rows):
-    """A line for each side: versions, environment, peak."""
-    for side, title in TITLES.items():
-        turns = [
-            run for row in rows.values() for run in row.get("runs", {}).get(side, ())
-        ]
-        if not turns:
-            continue
-        versions = ", ".join(f"{k} {v}" for k, v in turns[0]["versions"].items())
-        variables = " ".join(f"{k}={v}" for k, v in turns[0]["environment"].items())
-        peak = max(run["peak_gflops"] for run in turns)
-        yield (
-            f"{title}: {versions}; {variables or 'default environment'}; "
-            f"matrix product {peak:.0f} GFLOP/s"
+def add_figures(row, num_examples, right, turn):
+    """Gives a turn its "figure", in the unit of the row, and the "score" of answers."""
+    name = rows.FIGURES.get(row.unit)
+    turn["figure"] = turn[name] if name else num_examples / turn["seconds"]
+    if answers := turn.pop("answers", None):
+        turn["score"] = (
+            float(stats.spearmanr(answers, right).statistic)
+            if row.head == "text_encoder"
+            else statistics.mean(map(operator.eq, answers, right))
         )
 
 
-def _cells(row):
-    ours, peer = (row["runs"].get(side) for side in (OURS, PEER))
-    variant = f" ({row['variant']})" if row.get("variant") else ""
-    return (
-        row["title"],
-        row["unit"],
-        _median(ours, "figure", "{:.1f}"),
-        _median(peer, "figure", "{:.1f}") + variant,
-        _ratio(ours, peer),
-        *(_median(runs, "peak_memory_mb", "{:,.0f}") for runs in (ours, peer)),
+def page(folder):
+    """The page of all figures in a folder, Markdown."""
+    parts = [_INTRODUCTION.read_text("utf-8").strip()]
+    for path in sorted(folder.glob("*.json")):
+        results = json.loads(path.read_text("utf-8"))
+        parts += _section(path.stem, f"{folder.name}/{path.name}", results)
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(name, file, results):
+    machine, measured = results["machine"], results["rows"]
+    sets = ", ".join(machine["instruction_sets"]) or "unknown instruction sets"
+    yield f"## {name}"
+    yield (
+        f"{results['date']}, commit {results['commit']}: {machine['processor']}, "
+        f"{machine['cores']} cores, {sets}, {machine['memory_gb']} GB "
+        f"([all turns]({file}))."
     )
+    if results["load"] > _BUSY * machine["cores"]:
+        yield (
+            f"**Other programs ran meanwhile** (the load was {results['load']:.1f} "
+            "before): these figures show that all sides run, and compare nothing."
+        )
+    yield f"```\npython -m benchmarks.compare {' '.join(results['flags'])}\n```"
+    yield "\n".join(f"* {line}" for line in _libraries(measured))
+    for row in measured.values():
+        yield from _table(row) if "runs" in row else ()
+    whys = [f"* {name}: {row['why']}" for name, row in measured.items() if "why" in row]
+    if whys:
+        yield "Rows that were not timed:\n\n" + "\n".join(whys)
 
 
-def _median(runs, name, form):
-    if not runs or name not in runs[0]:
-        return "-"
-    return form.format(statistics.median(run[name] for run in runs))
+def _libraries(measured):
+    """A line for each set of versions, with the fastest product of its turns."""
+    peaks: dict[str, float] = {}
+    for row in measured.values():
+        for side, turns in row.get("runs", {}).items():
+            for turn in turns:
+                line = ", ".join(f"{k} {v}" for k, v in turn["versions"].items())
+                line += ", bfloat16" if side.endswith("bfloat16") else ""
+                line += "".join(f", {k}={v}" for k, v in turn["environment"].items())
+                peaks[line] = max(turn["peak_gflops"], peaks.get(line, 0.0))
+    return [
+        f"{line}: matrix product {peak:.0f} GFLOP/s" for line, peak in peaks.items()
+    ]
 
 
-def _ratio(ours, peer):
-    if not peer:
-        return "-"
-    ratios = [a["figure"] / b["figure"] for a, b in zip(ours, peer, strict=True)]
-    each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    return f"**{statistics.median(ratios):.2f}** ({each})"
+def _table(row):
+    """The table of a row, its fastest side first, and who took no part."""
+    runs, unit = row["runs"], row["unit"]
+    figures = {side: [turn["figure"] for turn in turns] for side, turns in runs.items()}
+    medians = {side: statistics.median(each) for side, each in figures.items()}
+    is_rate = unit not in rows.FIGURES
+    order = sorted(medians, key=medians.__getitem__, reverse=is_rate)
+    peers = [figures[side] for side in order if not side.startswith(rows.OURS)]
+    every = [turn for turns in runs.values() for turn in turns]
+    names = {name for turn in every for name in turn} - {rows.FIGURES.get(unit)}
+    columns = {k: v for k, v in _COLUMNS.items() if k in names}
+    header = ["side", f"{unit} (least, most)", "to the fastest peer"]
+    lines = [[*header, *(title for title, _ in columns.values())]]
+    lines.append(["---"] * len(lines[0]))
+    for side in order:
+        least, most = min(figures[side]), max(figures[side])
+        pairs = zip(figures[side], peers[0] if peers else (), strict=False)
+        ratios = [own / other for own, other in pairs]
+        cells = [f"**{side}**" if side.startswith(rows.OURS) else side]
+        cells.append(f"{medians[side]:,.1f} ({least:,.1f}, {most:,.1f})")
+        cells.append(f"{statistics.median(ratios):.2f}" if ratios else "")
+        for name, (_, form) in columns.items():
+            values = [turn[name] for turn in runs[side] if name in turn]
+            cells.append(form.format(statistics.median(values)) if values else "")
+        lines.append(cells)
+    yield f"### {row['title'][0].upper()}{row['title'][1:]}"
+    yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    if row["skipped"]:
+        yield "\n".join(f"* {side}: {why}" for side, why in row["skipped"].items())

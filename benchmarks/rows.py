@@ -1,4 +1,4 @@
-"""The table of rows that both sides are timed on."""
+"""The tables of rows, and of the sides that are timed on them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,8 +22,6 @@ class Row(NamedTuple):
     max_seq_length: int = 128
     warm_up: int = 3
     has_fixed_shape: bool = False  # so that the peer is compiled, too
-    export_format: str = ""  # of an export that runs in the place of the model
-    quantization: str = "none"
 
     @property
     def file_flag(self) -> str:
@@ -40,52 +38,80 @@ class Row(NamedTuple):
         """The title with the size of a batch."""
         if not self.is_rate:
             return self.title
-        if self.has_fixed_shape:
-            return f"{self.title}, {self.batch_size} x {self.max_seq_length}"
-        return f"{self.title}, batches of {self.batch_size}"
+        length = f" x {self.max_seq_length}" if self.has_fixed_shape else ""
+        return f"{self.title}, batches of {self.batch_size}{length}"
 
 
-# {end of a row's name: (title, format, quantization)} of exports.
-_EXPORTS = {
-    "litert": ("LiteRT", "litert", "none"),
-    "onnx": ("ONNX", "onnx", "none"),
-    "int8": ("int8", "onnx", "dynamic_int8"),
-}
-
-
-def _exported(row: Row, name: str) -> Row:
-    title, export_format, quantization = _EXPORTS[name]
-    return row._replace(
-        title=f"{row.title}, {title}",
-        export_format=export_format,
-        quantization=quantization,
-    )
-
-
-_STEP = Row("classifier step", "full", steps=20, has_fixed_shape=True)
-_INFERENCE = _STEP._replace(title="inference", action="predict", steps=40)
-_SENTENCE = Row("one sentence, p50", "sentences", "answer", steps=200, unit="ms")
-_SENTENCE = _SENTENCE._replace(
-    warm_up=20, has_fixed_shape=True, export_format="saved_model"
-)
-_TEXTS = Row("texts to probabilities", "texts", "answer", unit="texts/s")
-_TEXTS = _TEXTS._replace(export_format="saved_model")
-_VECTORS = Row("vectors of pairs", "near", head="text_encoder", steps=60)
+_STEP = Row("classifier step", "full", steps=8, has_fixed_shape=True)
+_SENTENCE = Row("one sentence of 16 words", "sentences", "answer", steps=200, unit="ms")
+_MIXED = Row("texts of mixed length", "texts", "answer", steps=30, unit="texts/s")
+_PAIRS = Row("vectors of pairs", "near", head="text_encoder", steps=60, unit="pairs/s")
 _START = Row("from the command to the first step", "messages", steps=1, unit="s")
 ROWS = {
+    "sentence": _SENTENCE._replace(batch_size=1, warm_up=20, has_fixed_shape=True),
+    "batch": _MIXED._replace(
+        title="texts of 128 tokens", source="words", steps=6, has_fixed_shape=True
+    ),
+    "mixed": _MIXED,
+    "vectors": _MIXED._replace(title="vectors of texts", head="text_encoder"),
     "classifier": _STEP,
     "pretraining": _STEP._replace(
-        title="pretraining step", source="masked", head="pretraining", steps=10
+        title="pretraining step", source="masked", head="pretraining"
     ),
-    "inference": _INFERENCE,
-    "vectors": _VECTORS._replace(unit="pairs/s", max_seq_length=256),
+    "pairs": _PAIRS._replace(max_seq_length=256),
     "start": _START._replace(max_seq_length=64, warm_up=1),
-    "latency": _SENTENCE,
-    **{f"latency_{name}": _exported(_SENTENCE, name) for name in _EXPORTS},
-    **{f"inference_{name}": _exported(_INFERENCE, name) for name in ("onnx", "int8")},
-    "texts": _TEXTS,
-    "texts_onnx": _exported(_TEXTS, "onnx"),
 }
+
+
+class Side(NamedTuple):
+    """This project, or a peer, in one of its ways."""
+
+    title: str
+    variant: str = ""  # of a peer; of those with the same family the fastest goes on
+    family: str = ""
+    export: tuple[str, ...] = ()  # format and quantization of ours that answers
+
+
+OURS = "this project"
+_OF_TORCH = (
+    Side("transformers, sdpa", "sdpa", "transformers"),
+    Side("transformers, eager", "eager", "transformers"),
+    Side("transformers, sdpa, compiled", "sdpa_compiled", "transformers"),
+    Side("transformers, sdpa, compiled, frozen", "sdpa_frozen", "transformers"),
+    Side("transformers, int8", "sdpa_int8"),
+)
+EXPORTS = (
+    Side(f"{OURS}, SavedModel", export=("saved_model", "none")),
+    Side(f"{OURS}, LiteRT", export=("litert", "none")),
+    Side(f"{OURS}, ONNX", export=("onnx", "none")),
+    Side(f"{OURS}, ONNX, int8", export=("onnx", "dynamic_int8")),
+    Side(f"{OURS}, ONNX, static int8", export=("onnx", "static_int8")),
+)
+_RUNTIMES = (
+    Side("ONNX Runtime", "onnxruntime", "ONNX Runtime"),
+    Side("ONNX Runtime, fused", "onnxruntime_fused", "ONNX Runtime"),
+    Side("ONNX Runtime, int8", "onnxruntime_int8"),
+    Side("OpenVINO", "openvino"),
+    Side("OpenVINO, bfloat16", "openvino_bf16"),
+    Side("OpenVINO, static int8", "openvino_static"),
+)
+_OF_VECTORS = (
+    Side("sentence-transformers", "sentence_torch"),
+    Side("sentence-transformers, ONNX", "sentence_onnx"),
+    Side("sentence-transformers, OpenVINO", "sentence_openvino"),
+    Side("fastembed", "fastembed"),
+)
+
+
+def sides_of(row: Row) -> list[Side]:
+    """The sides that can take part in a row."""
+    if row.action == "train":
+        sides = _OF_TORCH[:3]
+    else:
+        of_torch = _OF_VECTORS if row.head == "text_encoder" else _OF_TORCH
+        sides = (*EXPORTS, *of_torch, *_RUNTIMES)
+    each = [Side(f"{OURS}, Python"), *sides]
+    return [s for s in each if row.has_fixed_shape or "compiled" not in s.title]
 
 
 def named(names: Sequence[str]) -> dict[str, Row]:

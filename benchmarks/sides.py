@@ -15,6 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from contract import features
+
+# Our features under the peer's names.
+PEER_NAMES = {
+    "input_ids": features.INPUT_IDS,
+    "attention_mask": features.INPUT_MASK,
+    "token_type_ids": features.SEGMENT_IDS,
+}
 PEAK_SIZE = 1536  # rows and columns of the matrix product that shows a side's peak
 PEAK_ROUNDS = 20
 # Variables that decide on kernels, threads and allocators.
@@ -35,9 +43,12 @@ class Job:
     batches: str  # file of `write_batches`; "" for "answer"
     warm_up: int  # batches or sentences before those that are timed
     steps: int
-    variant: str = ""  # of the peer; see compare.PEER_VARIANTS
-    export: str = ""  # the directory of our export that answers or predicts
+    variant: str = ""  # of the peer; see rows.Side
+    export: str = ""  # directory of our export that answers, or of the peer's
     texts: str = ""  # for "answer" a JSON file of batches of texts
+    max_seq_length: int = 128  # of these texts, in tokens
+    checked: str = ""  # a JSON file of texts whose answers are scored
+    cache: str = ""  # directory of what a peer converts, with calibration.json
     begun: float = 0.0  # time.time() of the command
 
 
@@ -75,12 +86,31 @@ def seconds_of(
     return seconds
 
 
-def time_answers(classify: Callable[[list[str]], Any], job: Job) -> dict[str, float]:
-    """Seconds of all batches of texts; median and 99th percentile of one, in ms."""
-    with open(job.texts, encoding="utf-8") as file:
-        seconds = seconds_of(classify, json.load(file), job.warm_up)
+def time_answers(answer: Callable[[list[str]], Any], job: Job) -> dict[str, Any]:
+    """Seconds of all batches of texts; median and 99th percentile of one, in ms.
+
+    `answer` returns probabilities [B, C] or vectors [B, D]. With `job.checked`,
+    "answers" are the likeliest classes of its texts or, of vectors, the cosines of the
+    first and second text, the third and fourth, and so on.
+    """
+    seconds = seconds_of(answer, read_texts(job.texts), job.warm_up)
     median, late = (1e3 * np.percentile(seconds, [50, 99])).tolist()
-    return {"seconds": sum(seconds), "p50_ms": median, "p99_ms": late}
+    figures = {"seconds": sum(seconds), "p50_ms": median, "p99_ms": late}
+    texts = read_texts(job.checked) if job.checked else []
+    each = [answer(texts[i : i + 32]) for i in range(0, len(texts), 32)]
+    if each and job.head == "text_encoder":
+        unit = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in each]
+        cosines = [(part[::2] * part[1::2]).sum(axis=1) for part in unit]
+        figures["answers"] = np.concatenate(cosines).tolist()
+    elif each:
+        figures["answers"] = np.concatenate(each).argmax(axis=1).tolist()
+    return figures
+
+
+def read_texts(path: str) -> list[Any]:
+    """A JSON file of texts, or of batches of texts."""
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def described(

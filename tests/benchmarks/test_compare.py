@@ -1,6 +1,7 @@
 """The comparison with a peer: turns, figures, flags and the report."""
 
 import dataclasses
+import json
 import sys
 
 import pytest
@@ -24,47 +25,99 @@ def test_side_that_fails_says_why(tmp_path, monkeypatch):
     assert compare.run_module(sys.executable, "side", {"a": 1}) == {"a": 1}
 
 
-def test_row_is_measured_in_turns(monkeypatch):
+def job_of(action):
+    return dataclasses.asdict(sides.Job(action, "classifier", 3, "", "", 3, 7))
+
+
+def test_fastest_of_a_family_takes_all_turns(monkeypatch):
     arguments = "--peer_python=their_python --rounds=2 --near_file=t.tsv"
     given = tiny.settings_of("benchmarks.compare", *arguments.split())
-    job = dataclasses.asdict(sides.Job("train", "classifier", 3, "", "", 3, 7))
     calls = []
 
     def run(python, module, settings):
         calls.append((python, module, settings.get("variant")))
         if module == "preparation":
-            assert settings["columns"] == ("0", "1") and settings["path"] == "t.tsv"
-            return {"job": job, "examples": 224}
-        assert settings["begun"] > 0
-        is_slow = settings["variant"] == "sdpa"
-        return {"seconds": 8.0 if is_slow else 4.0}
+            assert settings["path"] == "t.tsv"
+            return {"job": job_of("train"), "examples": 224}
+        assert settings["begun"] > 0 and settings["checked"] == ""
+        return {"seconds": 8.0 if settings["variant"] == "sdpa" else 4.0}
 
     monkeypatch.setattr(compare, "run_module", run)
-    measured = compare.measure(given, "vectors", rows.ROWS["vectors"], "directory")
+    row = rows.ROWS["pairs"]
+    measured = compare.measure(given, "pairs", row, "directory", {})
     ours_, theirs = sys.executable, "their_python"
     assert calls == [
         (ours_, "preparation", None),
+        (ours_, "ours", ""),
         (theirs, "peer", "sdpa"),
         (theirs, "peer", "eager"),
-        *[(ours_, "ours", ""), (theirs, "peer", "eager")] * 2,
+        (ours_, "ours", ""),
+        (theirs, "peer", "eager"),
     ]
-    assert measured["variant"] == "eager" and measured["trials"] == {
-        "sdpa": 8,
-        "eager": 4,
+    figures = {s: [t["figure"] for t in turns] for s, turns in measured["runs"].items()}
+    assert figures == {
+        "this project, Python": [56.0, 56.0],
+        "transformers, sdpa": [28.0],
+        "transformers, eager": [56.0, 56.0],
     }
-    assert [run["figure"] for run in measured["runs"]["peer"]] == [56.0, 56.0]
     assert measured["title"] == "vectors of pairs, batches of 32"
+
+
+def test_sides_run_the_same_weights_and_are_scored_once(monkeypatch):
+    words = "--peer_python=p", "--backends_python=q", "--rounds=2"
+    given = tiny.settings_of("benchmarks.compare", *words)
+    missing = "File /a/b/c.py\nModuleNotFoundError: No module named 'x' (/a/b/x.py)"
+    exports = {side.title: (side.title, "") for side in rows.EXPORTS}
+    exports["this project, ONNX, static int8"] = "", "is not known"
+    shared = {"weights": "w", "checked": "c", "right": [1, 2, 0, 1], "exports": exports}
+    turns = []
+
+    def run(python, module, settings):
+        if module == "preparation":
+            return {"job": job_of("answer"), "examples": 7}
+        if settings["variant"].startswith("openvino"):
+            raise compare.SideFailed(missing)
+        turns.append((python, module, settings["variant"], settings["export"]))
+        assert settings["pretrained"] == "w" and settings["cache"] == "directory"
+        figures = {"seconds": 1.0, "p50_ms": 5.0}
+        return figures | ({"answers": [1, 2, 2, 1]} if settings["checked"] else {})
+
+    monkeypatch.setattr(compare, "run_module", run)
+    head = {"classifier": shared, "text_encoder": {**shared, "right": [4, 1, 2, 3]}}
+    row = rows.ROWS["sentence"]
+    measured = compare.measure(given, "sentence", row, "directory", head)
+    assert measured["skipped"] == {
+        "this project, ONNX, static int8": "is not known",
+        **dict.fromkeys(
+            ("OpenVINO", "OpenVINO, bfloat16", "OpenVINO, static int8"),
+            "ModuleNotFoundError: No module named 'x' (x.py)",
+        ),
+    }
+    runs = measured["runs"]
+    assert [turn.get("score") for turn in runs["ONNX Runtime, int8"]] == [0.75, None]
+    assert {len(each) for each in runs.values()} == {1, 2}
+    assert ("p", "peer_runtimes", "onnxruntime_fused", "") in turns
+    assert (sys.executable, "ours", "", "this project, ONNX, int8") in turns
+    turns.clear()
+    measured = compare.measure(given, "v", rows.ROWS["vectors"], "directory", head)
+    score = measured["runs"]["fastembed"][0][
+        "score"
+    ]  # ranks 1.5, 3.5 beside 4, 1, 2, 3
+    assert score == pytest.approx(-0.8944, abs=1e-4)
+    assert ("q", "peer", "sentence_onnx", "") in turns
+    assert ("p", "peer", "sentence_torch", "") in turns
 
 
 @pytest.mark.parametrize(
     ("argument", "line"),
     [
-        ("--rows=vectors", ""),
+        ("--rows=pairs", ""),
         ("--near_file=none.tsv", "--near_file=none.tsv: no such file; check the path"),
         ("--rows=classifier --near_file=none.tsv", ""),  # nothing reads it
         ("--peer_python=none", "--peer_python=none: no such file; check the path"),
-        ("--peer_variants=flash", "--peer_variants=flash: variants are sdpa, eager, "),
+        ("--dev_file=none.tsv", "--dev_file=none.tsv: no such file; check the path"),
         ("--rows=none", "--rows=none"),
+        ("--name=a/b", "--name=a/b has a /; leave it out"),
         ("--rounds=0", "flag --rounds=0: 0 is not"),
     ],
 )
@@ -81,48 +134,67 @@ def test_side_that_fails_ends_the_comparison(monkeypatch, tmp_path):
 
     monkeypatch.setattr(compare, "run_module", run)
     words = f"--pretrained={tmp_path}", "--rows=classifier"
-    output = f"--output_file={tmp_path}/out/figures.json"
+    output = f"--output_dir={tmp_path}/out"
     done = tiny.run_program("benchmarks.compare", *words, output)
     assert done.code == "exit code 1" and done.out == ""
 
 
-def test_report_holds_medians_and_ratios():
-    ours = {"peak_memory_mb": 1500.0, "environment": {"TF_X": "1"}}
-    peer = {"peak_memory_mb": 700.0, "environment": {}}
-    ours["versions"], peer["versions"] = {"TensorFlow": "2.21"}, {"PyTorch": "2.13"}
-    ours_runs = [
-        {**ours, "figure": figure, "peak_gflops": peak}
-        for figure, peak in ((10.0, 150.0), (30.0, 156.0), (20.0, 152.0))
-    ]
-    peer_runs = [
-        {**peer, "figure": figure, "peak_gflops": 180.0} for figure in (10.0, 20.0, 5.0)
-    ]
-    machine = {"processor": "AMD EPYC", "cores": 2, "instruction_sets": ["avx2"]}
-    step = {"title": "classifier step", "unit": "sequences/s"}
-    alone = {"title": "one sentence", "unit": "ms"}
-    both = {"ours": ours_runs, "peer": peer_runs}
-    results = {
-        "machine": {**machine, "memory_gb": 25.0},
-        "peak_size": 1536,
-        "rows": {
-            "classifier": {**step, "variant": "sdpa", "runs": both},
-            "alone": {**alone, "runs": {"ours": ours_runs[:1]}},
-            "texts": {"skipped": "--texts_file is not set"},
-        },
+def turns_of(figures, peak, versions, **more):
+    given = {"versions": versions, "environment": {}, "peak_memory_mb": 1500.0, **more}
+    return [{**given, "figure": figure, "peak_gflops": peak} for figure in figures]
+
+
+def test_page_has_every_side_the_fastest_first(tmp_path):
+    theirs, openvino = {"PyTorch": "2.13"}, {"openvino": "2026.4"}
+    runs = {
+        "this project, ONNX": turns_of(
+            (10.0, 30.0, 20.0), 156.0, {"TensorFlow": "2.21"}, score=0.875
+        ),
+        "transformers, eager": turns_of((10.0, 20.0, 5.0), 180.0, theirs),
+        "transformers, sdpa": turns_of((4.0,), 190.0, theirs),
+        "OpenVINO": turns_of((25.0, 20.0, 40.0), 170.0, openvino, p99_ms=7.25),
     }
-    text = report.markdown(results)
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert lines[0] == "AMD EPYC, 2 cores, avx2, 25.0 GB"
-    assert (
-        "* this project: TensorFlow 2.21; TF_X=1; matrix product 156 GFLOP/s"
-    ) in lines
-    assert (
-        "* Hugging Face: PyTorch 2.13; default environment; matrix product 180 GFLOP/s"
-    ) in lines
-    assert (
-        "| classifier step | sequences/s | 20.0 | 10.0 (sdpa) | **1.50** (1.00, 1.50, "
-        "4.00) | 1,500 | 700 |"
-    ) in lines
-    assert "| one sentence | ms | 10.0 | - | - | 1,500 | - |" in lines
-    assert "texts: skipped, --texts_file is not set." in lines
-    assert "1536 x 1536" in text
+    row = {"title": "texts", "unit": "texts/s", "examples": 7, "skipped": {"x": "why"}}
+    alone = {**row, "title": "one sentence", "unit": "ms"}
+    once = {**runs["this project, ONNX"][0], "p50_ms": 10.0, "p99_ms": 11.0}
+    alone["runs"] = {"this project, ONNX": [once]}  # p50 is the figure, and no column
+    machine = {"processor": "AMD EPYC", "cores": 2, "instruction_sets": ["avx2"]}
+    results = {
+        "date": "2026-11-30",
+        "commit": "abc",
+        "machine": {**machine, "memory_gb": 25.0},
+        "load": 0.5,
+        "flags": ["--rounds=3"],
+        "rows": {"a": {**row, "runs": runs}, "b": alone, "pairs": {"why": "no file"}},
+    }
+    folder = tmp_path / "cpu"
+    folder.mkdir()
+    (folder / "minilm.json").write_text(json.dumps(results), encoding="utf-8")
+    page = report.page(folder)
+    text = page.partition("## minilm\n")[2]
+    assert "AMD EPYC, 2 cores, avx2, 25.0 GB ([all turns](cpu/minilm.json))" in text
+    assert "* PyTorch 2.13: matrix product 190 GFLOP/s" in text
+    tables = [line for line in text.splitlines() if line.startswith("| ")]
+    assert tables == [
+        "| side | texts/s (least, most) | to the fastest peer | p99, ms | memory, MB | "
+        "score |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| OpenVINO | 25.0 (20.0, 40.0) | 1.00 | 7.2 | 1,500 |  |",
+        "| **this project, ONNX** | 20.0 (10.0, 30.0) | 0.50 |  | 1,500 | 0.875 |",
+        "| transformers, eager | 10.0 (5.0, 20.0) | 0.40 |  | 1,500 |  |",
+        "| transformers, sdpa | 4.0 (4.0, 4.0) | 0.16 |  | 1,500 |  |",
+        "| side | ms (least, most) | to the fastest peer | p99, ms | memory, MB | "
+        "score |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| **this project, ONNX** | 10.0 (10.0, 10.0) |  | 11.0 | 1,500 | 0.875 |",
+    ]
+    assert "* x: why" in text and "* pairs: no file" in text
+    assert "Other programs" not in text
+    results["load"] = 3.0
+    (folder / "minilm.json").write_text(json.dumps(results), encoding="utf-8")
+    assert "**Other programs ran meanwhile** (the load was 3.0" in report.page(folder)
+
+
+def test_published_page_is_that_of_its_figures():
+    page = compare.ROOT / "docs" / "cpu.md"
+    assert page.read_text("utf-8") == report.page(page.with_suffix(""))

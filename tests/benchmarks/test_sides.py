@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import math
 import sys
 from unittest import mock
@@ -47,7 +48,6 @@ def prepare(name, model_dir, directory, path=None, **changes):
         directory=directory,
         pretrained_dir=str(model_dir),
         path=path,
-        columns=(0, 1) if name == "vectors" else (),
         steps=STEPS,
     )
     return row, prepared, sides.Job(**prepared["job"])
@@ -60,17 +60,18 @@ def prepare(name, model_dir, directory, path=None, **changes):
         ("classifier", math.log(2)),
         ("pretraining", math.log(69) + math.log(2)),  # words of the vocabulary
         ("start", math.log(6)),  # labels of the sample messages
-        ("vectors", math.log(BATCH)),
+        ("pairs", math.log(BATCH)),
     ],
 )
 def test_row_trains_on_its_work(name, chance, model_dir, pairs, tmp_path, monkeypatch):
     """The loss of the first steps is about that of guessing, on real labels."""
     monkeypatch.setattr(preparation, "MASKED_TOKENS", 3)
-    path = pairs if name == "vectors" else None
+    path = pairs if name == "pairs" else None
     row, prepared, job = prepare(name, model_dir, tmp_path / "row", path)
     assert prepared["examples"] == STEPS * BATCH
     row = row._replace(unit="sequences/s")
-    (turn,) = report.add_figures(row, prepared["examples"], [ours.run(job)])
+    turn = ours.run(job)
+    report.add_figures(row, prepared["examples"], None, turn)
     assert 0.4 * chance < turn["loss"] < 1.8 * chance
     assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
 
@@ -91,7 +92,7 @@ def test_both_sides_read_the_same_batches(model_dir, tmp_path):
 
 
 def test_peer_gets_both_texts_of_a_pair(model_dir, pairs, tmp_path, peer):
-    _, _, job = prepare("vectors", model_dir, tmp_path / "row", pairs)
+    _, _, job = prepare("pairs", model_dir, tmp_path / "row", pairs)
     batch = sides.read_batches(job)[0]
     (own,) = ours.dataset_of(job).take(1)
     assert own["packed_sources"].shape[0] < 2 * BATCH
@@ -150,3 +151,51 @@ def test_warm_up_is_not_timed(monkeypatch):
 
     assert sides.seconds_of(run, made(), 1) == [2, 3]
     assert sides.seconds_of(run, made(), 0) == [7, 2, 3]
+
+
+def test_answers_are_likeliest_classes_or_cosines(tmp_path):
+    texts = tmp_path / "texts.json"
+    texts.write_text(json.dumps([["a"], ["b"]]), encoding="utf-8")
+    checked = tmp_path / "checked.json"
+    checked.write_text(json.dumps([f"{i}" for i in range(40)]), encoding="utf-8")
+    names = {"texts": str(texts), "checked": str(checked), "warm_up": 1, "steps": 1}
+    given = {"num_classes": None, "pretrained": "", "batches": "", **names}
+    job = sides.Job("answer", "classifier", **given)
+
+    def answer(batch):  # more than one batch is checked
+        assert len(batch) <= 32
+        return np.array([[3.0, int(each) % 2 * 4.0] for each in map(ord_of, batch)])
+
+    def ord_of(text):
+        return text if text.isdigit() else "0"
+
+    assert sides.time_answers(answer, job)["answers"] == [0, 1] * 20
+    cosines = sides.time_answers(answer, dataclasses.replace(job, head="text_encoder"))
+    assert cosines["answers"] == pytest.approx([0.6] * 20)
+    assert "answers" not in sides.time_answers(
+        answer, dataclasses.replace(job, checked="")
+    )
+
+
+def test_texts_of_a_row_are_the_same_for_all_sides(tmp_path):
+    file = tmp_path / "texts.tsv"
+    file.write_text("".join(f"{'a ' * i}\t1\n" for i in range(1, 41)), encoding="utf-8")
+
+    def batches(name, path=None, **changes):
+        directory = tmp_path / f"{name}{len(changes)}"
+        row = rows.ROWS[name]._replace(warm_up=1, **changes)
+        settings = {"row": row._asdict(), "directory": directory, "path": path}
+        prepared = preparation.prepare(**settings, pretrained_dir="", steps=2)
+        job = sides.Job(**prepared["job"])
+        return sides.read_texts(job.texts), prepared["examples"], job.max_seq_length
+
+    texts, examples, length = batches("batch", max_seq_length=24)
+    assert examples == 64 and length == 24
+    assert {len(text.split()) for batch in texts for text in batch} == {24}
+    texts, examples, _ = batches("mixed", str(file), batch_size=8)
+    assert examples == 16 and len(texts) == 3
+    widths = [[len(text.split()) for text in batch] for batch in texts]
+    assert all(max(each) - min(each) == 7 for each in widths)  # of similar length
+    texts, examples, _ = batches("sentence")
+    assert examples == 2 and texts[0] != texts[1]
+    assert {len(text.split()) for (text,) in texts} == {16}
