@@ -103,9 +103,15 @@ def export(job, model):
         ("model", Traced(scores, model), inputs, free),
         ("product", Traced(lambda x: x @ x), (x,), {"x": {}}),
     ):
-        path, names = f"{job.export}/{name}.onnx", {"input_names": [*axes]}
-        settings = {**names, "dynamic_axes": axes, "opset_version": 17}
-        torch.onnx.export(module, example, path, dynamo=False, **settings)
+        torch.onnx.export(
+            module,
+            example,
+            f"{job.export}/{name}.onnx",
+            input_names=[*axes],
+            dynamic_axes=axes,
+            opset_version=17,
+            dynamo=False,
+        )
     return {}
 
 

@@ -70,16 +70,18 @@ def test_sides_run_the_same_weights_and_are_scored_once(monkeypatch):
     exports = {side.title: (side.title, "") for side in rows.EXPORTS}
     exports["this project, ONNX, static int8"] = "", "is not known"
     shared = {"weights": "w", "checked": "c", "right": [1, 2, 0, 1], "exports": exports}
-    turns = []
+    turns, num_checked = [], [0]
 
     def run(python, module, settings):
         if module == "preparation":
-            return {"job": job_of("answer"), "examples": 7}
+            head = settings["row"]["head"]
+            return {"job": {**job_of("answer"), "head": head}, "examples": 7}
         if settings["variant"].startswith("openvino"):
             raise compare.SideFailed(missing)
         turns.append((python, module, settings["variant"], settings["export"]))
         assert settings["pretrained"] == "w" and settings["cache"] == "directory"
         figures = {"seconds": 1.0, "p50_ms": 5.0}
+        num_checked[0] += settings["checked"] != "" and settings["head"] == "classifier"
         return figures | ({"answers": [1, 2, 2, 1]} if settings["checked"] else {})
 
     monkeypatch.setattr(compare, "run_module", run)
@@ -94,11 +96,13 @@ def test_sides_run_the_same_weights_and_are_scored_once(monkeypatch):
         ),
     }
     runs = measured["runs"]
-    assert [turn.get("score") for turn in runs["ONNX Runtime, int8"]] == [0.75, None]
+    assert [turn["score"] for turn in runs["ONNX Runtime, int8"]] == [0.75] * 2
     assert {len(each) for each in runs.values()} == {1, 2}
     assert ("p", "peer_runtimes", "onnxruntime_fused", "") in turns
     assert (sys.executable, "ours", "", "this project, ONNX, int8") in turns
-    turns.clear()
+    again = compare.measure(given, "batch", rows.ROWS["batch"], "directory", head)
+    assert again["runs"]["ONNX Runtime, int8"][0]["score"] == 0.75
+    assert num_checked == [len(runs)]  # once for all rows
     measured = compare.measure(given, "v", rows.ROWS["vectors"], "directory", head)
     score = measured["runs"]["fastembed"][0][
         "score"
@@ -137,6 +141,30 @@ def test_side_that_fails_ends_the_comparison(monkeypatch, tmp_path):
     output = f"--output_dir={tmp_path}/out"
     done = tiny.run_program("benchmarks.compare", *words, output)
     assert done.code == "exit code 1" and done.out == ""
+
+
+def test_rows_of_one_commit_stay_until_they_are_timed_again(monkeypatch, tmp_path):
+    seconds = iter((1.0, 2.0, 4.0, 5.0))
+
+    def run(python, module, settings):
+        if module == "preparation":
+            return {"job": job_of("train"), "examples": 8}
+        versions = {"versions": {}, "environment": {}, "peak_gflops": 1.0}
+        return {"seconds": next(seconds), "start_s": 1.0, **versions}
+
+    monkeypatch.setattr(compare, "run_module", run)
+    file = tmp_path / "cpu" / "minilm.json"
+    for name in ("classifier", "start", "classifier"):
+        words = f"--rows={name}", "--rounds=1", f"--output_dir={tmp_path}"
+        given = tiny.settings_of("benchmarks.compare", *words)
+        page = compare.measure_all(given)
+        assert page == (tmp_path / "cpu.md").read_text("utf-8")
+    measured = json.loads(file.read_text("utf-8"))
+    figure = measured["rows"]["classifier"]["runs"][f"{rows.OURS}, Python"][0]["figure"]
+    assert list(measured["rows"]) == ["classifier", "start"] and figure == 2.0
+    file.write_text(json.dumps({**measured, "commit": "another"}), encoding="utf-8")
+    compare.measure_all(given)
+    assert list(json.loads(file.read_text("utf-8"))["rows"]) == ["classifier"]
 
 
 def turns_of(figures, peak, versions, **more):
