@@ -81,7 +81,11 @@ def _convert(mode, source, path, calibration):
     if mode == "fused":
         from onnxruntime.transformers import optimizer
 
-        fused = optimizer.optimize_model(source, "bert", opt_level=1)  # finds sizes
+        with open(f"{os.path.dirname(path)}/config.json", encoding="utf-8") as file:
+            config = json.load(file)
+        # Where it has to find them, attention is not fused.
+        sizes = config["num_attention_heads"], config["hidden_size"]
+        fused = optimizer.optimize_model(source, "bert", *sizes, opt_level=1)
         fused.save_model_to_file(path)
     elif mode == "int8":
         from onnxruntime import quantization

@@ -21,7 +21,8 @@ _COLUMNS = {
     "score": ("score", "{:.3f}"),
 }
 _BUSY = 0.3  # of each core; others ran where the load was higher
-_INTRODUCTION = pathlib.Path(__file__).with_name("cpu.md")
+_PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "cpu.md"
+_MARK = "<!-- make bench writes what follows. -->"
 # These decide which kernels a library may take.
 INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
@@ -64,8 +65,8 @@ def add_figures(row, num_examples, right, turn):
 
 
 def page(folder):
-    """The page of all figures in a folder, Markdown."""
-    parts = [_INTRODUCTION.read_text("utf-8").strip()]
+    """The page of all figures in a folder, Markdown; it begins as docs/cpu.md does."""
+    parts = [_PAGE.read_text("utf-8").partition(_MARK)[0] + _MARK]
     for path in sorted(folder.glob("*.json")):
         results = json.loads(path.read_text("utf-8"))
         parts += _section(path.stem, f"{folder.name}/{path.name}", results)
