@@ -61,12 +61,12 @@ def run(directory: str, num_steps: int) -> dict[str, object]:
         [{"input_ids": each} for each in ids],
         callbacks=[clock],
     )
-    result = trainer.train()
+    loss = trainer.train().training_loss
     seconds = time.process_time() - clock.begun
     libraries = {"PyTorch": torch, "transformers": transformers}
     return {
         "sentences_per_second": (num_steps - _WARM_UP) * _BATCH_SIZE / seconds,
-        "loss": result.training_loss,
+        "loss": loss,
         "versions": {name: each.__version__ for name, each in libraries.items()},
     }
 

@@ -153,22 +153,23 @@ class Slices(NamedTuple):
         return self.order[start : self.ends[index]], self.lengths[start]
 
 
-def sort(mask, most_padding, most_tokens=SLICE_TOKENS) -> Sorted:
+def sort(mask, most_padding, most_tokens=None) -> Sorted:
     """The examples of an input_mask [N, S] or [N, G, S], N 1 or more.
 
-    A slice ends with `most_tokens`, or before it has `most_padding` tokens of padding;
-    it has an example at least. Its end is found when it begins, for one loop less takes
-    less time for one text.
+    A slice ends with `most_tokens`, by default SLICE_TOKENS, or before it has
+    `most_padding` tokens of padding; it has an example at least. Its end is found when
+    it begins, for one loop less takes less time for one text.
     """
     sequences = tf.reduce_prod(tf.shape(mask)[1:-1])
     places = mask * tf.range(1, tf.shape(mask)[-1] + 1)
     lengths = tf.maximum(tf.reduce_max(places, range(1, mask.shape.rank)), 1)
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
     lengths = tf.gather(lengths, order)
-    return Sorted(order, lengths, sequences, most_padding, most_tokens)
+    most = SLICE_TOKENS if most_tokens is None else most_tokens
+    return Sorted(order, lengths, sequences, most_padding, most)
 
 
-def plan_slices(mask, most_padding, most_tokens=SLICE_TOKENS) -> Slices:
+def plan_slices(mask, most_padding, most_tokens=None) -> Slices:
     """All slices; arguments as of `sort`."""
     examples = sort(mask, most_padding, most_tokens)
 
