@@ -46,7 +46,7 @@ class SpeedrunSettings(fields.Settings):
     num_train_steps: int = fields.training(550, "Number of steps.", least=1)
     vocab_size: int = fields.model(8192, "Entries of the vocabulary.", least=1)
     config_file: str = fields.model(
-        "configs/bert_speedrun.json", "Shape of the network.", path=True
+        "configs/modernbert_speedrun.json", "Shape of the network.", path=True
     )
     output_dir: str = fields.output("output/speedrun", "Directory of all.", path=True)
 
