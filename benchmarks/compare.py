@@ -205,7 +205,7 @@ def measure(settings, name, row, directory, shared):
 
 
 def fastest(row, left, runs):
-    """Of each family the side that was the fastest in its first turn."""
+    """The sides that go on: the one of each family whose first turn was the fastest."""
     figures = {side: runs[side.title][0]["figure"] for side in left}
     best: dict[str, rows_lib.Side] = {}
     for side in sorted(left, key=figures.__getitem__, reverse=row.is_rate):

@@ -123,8 +123,8 @@ def _table(row):
     names = {name for turn in every for name in turn} - {rows.FIGURES.get(unit)}
     columns = {k: v for k, v in _COLUMNS.items() if k in names}
     header = ["side", f"{unit} (least, most)", "to the fastest peer"]
-    lines = [[*header, *(title for title, _ in columns.values())]]
-    lines.append(["---"] * len(lines[0]))
+    header += [title for title, _ in columns.values()]
+    lines = [header, ["---"] * len(header)]
     for side in order:
         least, most = min(figures[side]), max(figures[side])
         pairs = zip(figures[side], peers[0] if peers else (), strict=False)

@@ -19,6 +19,7 @@ import transformers
 from contract import cores
 
 _WARM_UP, _BATCH_SIZE = 5, 256
+_IDS = "pad", "cls", "sep"  # which a config of another vocabulary has elsewhere
 
 
 class _Clock(transformers.TrainerCallback):
@@ -37,7 +38,12 @@ def run(directory: str, num_steps: int) -> dict[str, object]:
     lines = random.Random(1).sample(lines, num_steps * _BATCH_SIZE)
     tokenizer = transformers.BertTokenizerFast(str(here / "vocab.txt"))
     ids = tokenizer(lines, truncation=True, max_length=64)["input_ids"]
-    config = transformers.BertConfig.from_json_file(str(here / "bert_config.json"))
+    sizes = json.loads((here / "bert_config.json").read_text("utf-8"))
+    config = transformers.AutoConfig.for_model(
+        sizes.pop("model_type", "bert"),
+        **sizes,
+        **{f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in _IDS},
+    )
     settings = transformers.TrainingArguments(
         output_dir=str(here / "peer"),
         max_steps=num_steps,
@@ -55,7 +61,7 @@ def run(directory: str, num_steps: int) -> dict[str, object]:
         tokenizer, mlm_probability=0.3, mask_replace_prob=0.9, random_replace_prob=0.1
     )
     trainer = transformers.Trainer(
-        transformers.BertForMaskedLM(config),
+        transformers.AutoModelForMaskedLM.from_config(config),
         settings,
         collate,
         [{"input_ids": each} for each in ids],

@@ -35,15 +35,9 @@ def check_count(path: str, classes: label_maps.Classes, num_classes: int | None)
         )
 
 
-def _labels(
-    names,
-    label_separator=",",
-    max_seq_length="0",
-    multi_label_threshold="0",
-    **settings,
-):
-    # Those of a run, which model_directory.read_run returns.
-    int(max_seq_length), float(multi_label_threshold)
+def _labels(names, label_separator=",", **settings):
+    for name, make in label_maps.OF_RUN.items():
+        make(settings.pop(name, 0))  # which model_directory.read_run returns
     windows = long_texts.read_settings(settings)
     return labels.Labels(names, separator=label_separator, windows=windows, **settings)
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from contract import errors, file_names, remote_files, wording
@@ -29,6 +29,9 @@ class Classes(Protocol):
 
 
 Wanted = TypeVar("Wanted", bound=Classes)
+
+# Settings of a run that a label_map.json has, with their types, where no run.json is.
+OF_RUN: Mapping[str, type] = {"max_seq_length": int, "multi_label_threshold": float}
 
 
 class Head(NamedTuple):

@@ -330,7 +330,7 @@ def read_run(directory: str) -> Run:
     )
     if not flags:
         kept = read(file_names.LABEL_MAP)
-        for name, make in (("max_seq_length", int), ("multi_label_threshold", float)):
+        for name, make in label_maps.OF_RUN.items():
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 flags[name] = make(kept[name])
     return Run(flags, identity)

@@ -214,8 +214,9 @@ def pack_ids(ids_a, ids_b, *, special, max_seq_length, num_sequences=1) -> Packe
 
     Operations called one by one would take a text as long as a small network does.
     """
-    texts = [each for each in (ids_a, ids_b) if each is not None]
     is_pair = ids_b is not None
+    assert special.start_id is not None or not is_pair
+    texts = [ids_a, ids_b] if is_pair else [ids_a]
     room = max_seq_length - num_special(special, is_pair)
     splits = [each.row_splits.numpy() for each in texts]
     lengths = [np.diff(each) for each in splits]
