@@ -565,7 +565,12 @@ def test_pairs_and_numbers_in_memory(model_dir):
 
 
 @pytest.mark.parametrize(
-    "label", [None, pytest.param("fine", marks=pytest.mark.slow), "good"]
+    "label",
+    [
+        None,
+        pytest.param("fine", marks=pytest.mark.slow),
+        pytest.param("good", marks=pytest.mark.slow),
+    ],
 )
 def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp_path):
     rows = [(text, text, name) for text, name in ROWS if label or name != "fine"]

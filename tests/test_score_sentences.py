@@ -49,7 +49,9 @@ def by_hand(loaded, text, masking):
     return scores
 
 
-@pytest.mark.parametrize("masking", ["token", "word", "none"])
+@pytest.mark.parametrize(
+    "masking", ["token", "word", pytest.param("none", marks=pytest.mark.slow)]
+)
 def test_scores_are_those_of_one_token_after_the_other(masked, masking):
     loaded = bert.load(masked, head="pretraining")
     texts = [*SENTENCES, "catdog xyz"]  # words of several pieces

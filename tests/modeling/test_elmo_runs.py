@@ -61,6 +61,7 @@ def trained(features):
     return step(build(), features)
 
 
+@pytest.mark.slow
 def test_dropout_follows_from_the_seed(features, trained):
     model = build()
 

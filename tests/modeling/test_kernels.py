@@ -10,11 +10,12 @@ import pytest
 import tensorflow as tf
 
 from modeling import activations, kernels, kernels_tf
+from tests import daily
 from tests.modeling import random_weights
 
 SHAPE = (100, 200)
 WIDTH = 24
-HALF_TYPES = (tf.bfloat16, tf.float16)
+HALF_TYPES = daily.params((tf.bfloat16, tf.float16), lambda dtype: dtype == tf.bfloat16)
 
 
 def value_and_gradients(function, *inputs):

@@ -189,7 +189,9 @@ def is_lookup(operation, table):
     return operation.type == "GatherV2" and tuple(operation.inputs[0].shape) == table
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "policy", [pytest.param("float32", marks=pytest.mark.slow), "mixed_bfloat16"]
+)
 def test_each_operation_has_its_type(config, features, set_policy, policy):
     set_policy(policy)
     actual = operations(config, features, "tagger")

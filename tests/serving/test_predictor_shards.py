@@ -138,6 +138,7 @@ def test_new_model_in_the_same_place_is_opened(
     assert labels == ["brief", "short"]
 
 
+@pytest.mark.slow
 def test_beam_writes_the_same_bytes(answer):
     pytest.importorskip("apache_beam")
     wanted = answer("local.jsonl", LINES, 2)

@@ -80,6 +80,7 @@ def expected(path):
     return [row.ids for row in rows]
 
 
+@pytest.mark.slow
 def test_ids_are_those_of_the_library_in_graphs_and_eagerly(tmp_path):
     path = write(tmp_path)
     tokenizer = opening.open_vocabulary(path)

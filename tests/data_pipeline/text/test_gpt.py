@@ -148,6 +148,7 @@ def test_random_texts_get_the_ids_of_the_library_and_come_back(gpt2, sticky):
     check_random(sticky, 1500, 4)
 
 
+@pytest.mark.slow
 def test_every_character_is_of_the_librarys_class(sticky):
     # A letter joins a before it and a number 1; all others stay apart from both.
     # What is left out is private, or has no character.

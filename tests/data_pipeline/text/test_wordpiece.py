@@ -111,8 +111,8 @@ def test_released_vocabularies_give_recorded_ids(released, shared_file):
     assert other.tokenize([row["text"] for row in rows]).to_list() != got
 
 
-# The released vocabularies of -m slow see every character as well.
-@pytest.mark.parametrize("lower", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow  # every day random lines are cut
+@pytest.mark.parametrize("lower", [True, False])
 def test_every_character_is_cut_as_the_rules_say(lower):
     lines = [f"{char} {char}{char} a{char}b" for char in original_words.ASSIGNED]
     assert len(lines) > 140_000
@@ -127,7 +127,7 @@ def test_released_vocabularies_cut_every_character_as_the_rules_say(released):
     )
 
 
-@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("lower", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_random_lines_are_cut_as_the_rules_say(lower):
     lines = original_words.random_lines(6_000, original_words.POOLS, seed=1)
     # Without sigma, whose form depends on neighbours that TensorFlow does not know.

@@ -42,7 +42,7 @@ def count(files, lower=True, report=lambda *_, **__: None):
         )
 
 
-@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("lower", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_words_and_characters_are_counted(tmp_path, lower):
     counts = count([write(tmp_path / "a", LINES), write(tmp_path / "b", LINES)], lower)
     words, characters = expected(LINES * 2, lower)

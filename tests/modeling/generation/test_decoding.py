@@ -136,6 +136,7 @@ def test_one_graph_writes_what_the_loop_in_pieces_writes(network, wanted):
     assert actual[2] == wanted[2][:1]
 
 
+@pytest.mark.slow
 def test_rows_of_a_network_that_are_no_tokens_are_never_written(network, wanted):
     most = max(wanted[0])
     rules = decoding.GenerationConfig(sampling.Sampling(temperature=0), (), most)

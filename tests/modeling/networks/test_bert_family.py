@@ -31,6 +31,8 @@ CASES |= family_weights.read_cases(family_weights.MPNET)
 NETWORKS = ("distilbert", "roberta", "electra", "albert", "mpnet")
 # Of what distances do not touch, those of MPNet take their time with `-m slow`.
 BUT_MPNET = daily.params(NETWORKS, lambda network: network != "mpnet")
+# One with and one without segments; a factorized table, and distances.
+TWO_DAILY = daily.params(NETWORKS, lambda network: network in ("albert", "mpnet"))
 READS_SEGMENTS = ("electra", "albert")
 TWO_SEGMENTS = "roberta-Model-types_2"
 TASKS = ("QuestionAnswering", "TokenClassification", "MultipleChoice")
@@ -322,7 +324,7 @@ def sequence(model, features, positions=None, seed=None):
     return np.asarray(model.encode(features, seed, positions)["sequence_output"])
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", TWO_DAILY)
 def test_sequences_that_share_rows_are_as_apart(network):
     model = make(network, "none")
     short = {name: grid[:, :4] for name, grid in FEATURES.items()}
@@ -339,7 +341,7 @@ def test_sequences_that_share_rows_are_as_apart(network):
     assert np.abs(moved - expected).max() > VISIBLE
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", TWO_DAILY)
 def test_chosen_positions_have_the_outputs_of_all(network):
     model, positions = make(network, "none"), tf.constant([[0, 5, 2], [0, 3, 1]])
     every = sequence(model, FEATURES)
@@ -358,7 +360,7 @@ def gradients(model, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", TWO_DAILY)
 def test_recomputed_blocks_have_equal_gradients(network):
     rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}
     plain, again = (make(network, recompute=is_on, **rates) for is_on in (False, True))
@@ -370,7 +372,7 @@ def test_recomputed_blocks_have_equal_gradients(network):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", TWO_DAILY)
 def test_bfloat16_gives_nearly_the_same(set_policy, network):
     settings = {"initializer_range": 0.1, "stddev": 0.1}
     expected = make(network, **settings)(FEATURES)["logits"]
@@ -424,7 +426,7 @@ def test_passes_of_albert_share_weights_and_not_dropout():
     assert [each.block.index for each in grouped.blocks] == [0, 0, 1]
 
 
-@pytest.mark.parametrize("network", BUT_MPNET)
+@pytest.mark.parametrize("network", TWO_DAILY)
 def test_heads_read_mixed_layers_and_segments(network):
     reading = head_config.HeadConfig(
         layer_mix="learned", head="bilstm", bilstm_layers=1, bilstm_units=4
@@ -443,7 +445,7 @@ def test_heads_read_mixed_layers_and_segments(network):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("network", BUT_MPNET)
+@pytest.mark.parametrize("network", TWO_DAILY)
 def test_vectors_of_texts_are_pooled(network, pooling):
     projection = text_vectors.Projection(5, "tanh")
     how = text_vectors.TextVectors(pooling, True, (projection,))
@@ -457,7 +459,7 @@ def test_vectors_of_texts_are_pooled(network, pooling):
     assert largest(model(FEATURES)["vectors"], vectors) < ROUNDING
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", TWO_DAILY)
 def test_attention_maps_are_those_of_the_layers(network):
     model = make(network, "none")
     mask, outputs = FEATURES["input_mask"], model.encode(FEATURES, None)

@@ -138,6 +138,7 @@ def test_files_hold_the_same(name, target, tmp_path):
         assert all(raw.get(k) == described[k] for k in described.keys() - ignored)
 
 
+@pytest.mark.slow
 def test_heads_are_known_by_their_class_and_start_from_that_of_words(tmp_path):
     directory, config = write_case("masked_lm", tmp_path / "words")
     words = read_model.read(directory, config).model
@@ -172,7 +173,7 @@ def test_tokens_are_read_as_far_as_windows_reach():
     assert moved[50 - reach : 51 + reach].min() > 1e-3
 
 
-@pytest.mark.parametrize("length", [None, 110])
+@pytest.mark.parametrize("length", [pytest.param(None, marks=pytest.mark.slow), 110])
 def test_blocks_of_any_length_compute_the_same(length):
     model, given = make(), features("classifier")
     spec = {key: tf.TensorSpec([None, length], tf.int32) for key in given}

@@ -61,7 +61,7 @@ def corpus_tokens():
     [
         (1, tiny_corpus.SETTINGS),
         (3, tiny_corpus.LEFT_TO_RIGHT),
-        (9, tiny_corpus.SETTINGS),
+        pytest.param(9, tiny_corpus.SETTINGS, marks=pytest.mark.slow),
     ],
     ids=["1", "3 left to right", "9"],
 )
@@ -194,6 +194,7 @@ STOPS = {
 }
 
 
+@pytest.mark.slow
 def test_job_goes_on_wherever_it_was_stopped(source, tmp_path):
     expected = job_of(source, tmp_path / "a", 2, dupe_factor=1)
     with killed.counted(tf.io.gfile, "rename") as renames:

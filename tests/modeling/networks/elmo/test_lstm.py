@@ -120,6 +120,7 @@ def test_states_carry_on_but_no_gradient_does():
     assert (reached[3:] > 0.0).all()
 
 
+@pytest.mark.slow
 def test_graph_of_unknown_length_gives_the_same():
     values = tensors(WIDTH)
 

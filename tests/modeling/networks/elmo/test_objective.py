@@ -75,6 +75,7 @@ def draw():
     return lambda *seed: traced(tf.constant(seed))
 
 
+@pytest.mark.slow
 def test_candidates_are_distinct_and_follow_from_the_seed(draw):
     first, again, other = draw(1, 7), draw(1, 7), draw(1, 8)
     for actual in (first, other):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 import tensorflow as tf
 
 from modeling import dropout_sites, kernels_tf
@@ -13,6 +14,7 @@ def seed_of(number):
     return tf.constant([1, number], tf.int64)
 
 
+@pytest.mark.slow
 def test_sides_drop_different_entries(tiny_config, tiny_features, monkeypatch):
     features = {name: tf.constant(value) for name, value in tiny_features.items()}
     side = dataclasses.replace(tiny_config, hidden_dropout_prob=0.5)

@@ -163,7 +163,7 @@ QUICK = [  # settings, and others with which texts differ
 
 
 @pytest.mark.parametrize(
-    ("settings", "other"), daily.params(QUICK, lambda pair: pair in QUICK[:2]), ids=str
+    ("settings", "other"), daily.params(QUICK, lambda pair: pair in QUICK[1:2]), ids=str
 )
 def test_texts_are_those_of_transformers(seq2seq_model, settings, other):
     whole, texts = recorded(settings)

@@ -47,6 +47,7 @@ def seed_of(number):
     return tf.constant([1, number], tf.int64)
 
 
+@pytest.mark.slow
 def test_gpt_drops_entries_of_the_table_wherever_a_token_stands():
     rates = {**NO_DROPOUT, "embedding_dropout_prob": 0.5}
     model = build("GPT", **rates)
