@@ -1,6 +1,6 @@
 r"""From text to a small encoder that is scored on grammar, as docs/speedrun.md has it.
 
-    python -m benchmarks.speedrun --input_file='text/*.txt' --num_train_steps=1600 \
+    python -m benchmarks.speedrun --input_file='text/*.txt' --num_train_steps=1500 \
         --blimp_file=blimp.jsonl --zorro_file='zorro/*.txt' --output_dir=output/speedrun
 
 Each stage is a command that the screen has. A stage that was killed goes on with the
@@ -43,7 +43,7 @@ class SpeedrunSettings(fields.Settings):
     recipe: str = fields.training(
         "configs/speedrun.flags", "Flags of run_pretraining.py, one a line.", path=True
     )
-    num_train_steps: int = fields.training(1600, "Number of steps.", least=1)
+    num_train_steps: int = fields.training(1500, "Number of steps.", least=1)
     vocab_size: int = fields.model(8192, "Entries of the vocabulary.", least=1)
     config_file: str = fields.model(
         "configs/modernbert_speedrun.json", "Shape of the network.", path=True

@@ -2,8 +2,9 @@
 
 transformers' Trainer on the sentences, the vocabulary and the network of a speedrun's
 directory DIR, for so many steps: 256 sentences of similar length, masked as the recipe
-masks them, AdamW. Prints, as JSON, the sentences that a second of the processor takes,
-without the first five steps. Needs torch, transformers and accelerate.
+masks them, logits of masked tokens alone where the network can, AdamW. Prints, as JSON,
+the sentences that a second of the processor takes, without the first five steps. Needs
+torch, transformers and accelerate.
 """
 
 import json
@@ -42,6 +43,7 @@ def run(directory: str, num_steps: int) -> dict[str, object]:
     config = transformers.AutoConfig.for_model(
         sizes.pop("model_type", "bert"),
         **sizes,
+        sparse_prediction=True,  # ModernBERT's own saving
         **{f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in _IDS},
     )
     settings = transformers.TrainingArguments(
