@@ -8,6 +8,7 @@ figures of all turns to OUTPUT_DIR/cpu/NAME.json, and OUTPUT_DIR/cpu.md of all t
 figures that are there.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -23,7 +24,7 @@ from typing import ClassVar
 from benchmarks import report
 from benchmarks import rows as rows_lib
 from cli import command_line
-from contract import errors
+from contract import errors, json_files
 from tasks.settings import fields
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -134,15 +135,23 @@ def run_module(python, name, settings):
     """The JSON object that a module of benchmarks/ prints last, in its own process.
 
     Raises:
-        SideFailed: its exit code is not 0.
+        SideFailed: it does not start, its exit code is not 0, or it prints none.
     """
     command = [python, "-m", f"benchmarks.{name}", json.dumps(settings)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    words = " ".join(command[:3])
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    except OSError as error:
+        raise SideFailed(f"{words}: {error.strerror}") from None
     if done.returncode:
         log = done.stderr[-3000:].strip()
-        raise SideFailed(f"{' '.join(command[:3])}: exit code {done.returncode}\n{log}")
-    return json.loads(done.stdout.splitlines()[-1])
+        raise SideFailed(f"{words}: exit code {done.returncode}\n{log}")
+    *_, last = done.stdout.splitlines() or [""]
+    with contextlib.suppress(ValueError):
+        if isinstance(figures := json.loads(last), dict):
+            return figures
+    raise SideFailed(f"{words}: prints no figures")
 
 
 def take_turn(settings, job):
@@ -233,10 +242,16 @@ def measure_all(settings):
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.json"
     if file.exists():
-        before = json.loads(file.read_text("utf-8"))
-        if all(before[key] == results[key] for key in ("commit", "machine")):
-            results["rows"] = before["rows"]  # those that are not timed again stay
+        before = json_files.read_object(str(file))
+        kept = before.get("rows") or {}
+        if all(before.get(key) == results[key] for key in ("commit", "machine")):
+            results["rows"] = kept  # those that are not timed again stay
             results["load"] = max(before["load"], results["load"])
+        elif lost := sorted(kept.keys() - settings.chosen().keys()):
+            raise errors.InputError(
+                f"{file}: has {', '.join(lost)} of commit {before.get('commit')} or "
+                "another machine; time all rows, choose another --name, or remove it"
+            )
     page, shared = "", {}
     with tempfile.TemporaryDirectory() as directory:
         if settings.has_texts:
@@ -249,10 +264,11 @@ def measure_all(settings):
             is_skipped = row.file_flag and not settings.file_of(row)
             why = f"--{row.file_flag} is not set" if is_skipped else ""
             print(f"{row_name}: {f'skipped, {why}' if why else '...'}", file=sys.stderr)
-            measured = {"why": why}
-            if not why:
+            if why:  # the figures of an earlier run stay
+                results["rows"].setdefault(row_name, {"why": why})
+            else:
                 measured = measure(settings, row_name, row, directory, shared)
-            results["rows"][row_name] = measured
+                results["rows"][row_name] = measured
             file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
             page = report.page(folder)
             folder.with_suffix(".md").write_text(page, encoding="utf-8")

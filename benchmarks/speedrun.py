@@ -8,10 +8,12 @@ same command, and the processor time of all its pieces counts. Prints the row of
 table of records.
 """
 
+import ctypes
 import dataclasses
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +29,7 @@ from tasks.settings import fields
 _HELD_OUT = 200  # of so many sentences, one is not trained on
 _SECONDS = 5.0  # between looks at the processor time, of which a kill loses the last
 _TIMES = "times.json"
+_SET_PARENT_DEATH_SIGNAL = 1  # of Linux' prctl
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,11 @@ class SpeedrunSettings(fields.Settings):
         """Refuses a file that is not there."""
         super().check()
         self.check_files("recipe", "config_file", "blimp_file")
+        if "," in self.output_dir:
+            raise errors.InputError(
+                f"--output_dir={self.output_dir} has a comma, which separates files of "
+                "the stages; choose another"
+            )
 
 
 def stages(settings: SpeedrunSettings) -> dict[str, list[str]]:
@@ -114,8 +122,8 @@ def write_texts(settings: SpeedrunSettings) -> tuple[int, int]:
     files = file_patterns.find(
         settings.input_file, flag="input_file", wanted="files of text"
     )
-    each = (text.strip() for path in files for text, _ in text_rows.texts(path, ()))
-    lines = [line for line in each if line]
+    each = (text for path in files for text, _ in text_rows.texts(path, ["text"]))
+    lines = [line for text in each if (line := text.strip())]
     here, parts = pathlib.Path(settings.output_dir), {}
     parts[str(here / "held_out.txt")] = lines[::_HELD_OUT]
     del lines[::_HELD_OUT]
@@ -189,13 +197,18 @@ def row(settings, words, sentences, times):
 def _accuracy(path):
     if not path.exists():
         return ""
-    lines = path.read_text("utf-8").splitlines()
-    return f"{sum(json.loads(line)['is_right'] for line in lines) / len(lines):.1%}"
+    with path.open(encoding="utf-8") as lines:
+        is_right = [json.loads(line)["is_right"] for line in lines]
+    return f"{sum(is_right) / len(is_right):.1%}"
 
 
 def pieces_of(command: Sequence[str]) -> Iterator[tuple[float, float]]:
-    """Runs a command; its processor time and wall time until now, again and again."""
-    process = subprocess.Popen(command)
+    """Runs a command; its processor time and wall time until now, again and again.
+
+    On Linux the command is asked to stop where this process is killed, since none would
+    count its time any longer.
+    """
+    process = subprocess.Popen(command, preexec_fn=_stop_with_parent)
     begun = time.time()
     while True:
         pid, status, used = os.wait4(process.pid, os.WNOHANG)
@@ -210,6 +223,11 @@ def pieces_of(command: Sequence[str]) -> Iterator[tuple[float, float]]:
             f"{' '.join(command)}: ended with {process.returncode}; the same command "
             "goes on"
         )
+
+
+def _stop_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def _processor_time(pid: int) -> float:

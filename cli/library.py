@@ -391,6 +391,11 @@ class Loaded:
         """
         directory = remote_files.resolve(directory, "directory")
         left_out = conversion.list_unchanged(self.model, self.drawn)
+        of_run = {
+            "max_seq_length": self.max_seq_length,
+            "multi_label_threshold": self.threshold,
+            "num_texts": self.num_texts,
+        }
         if not self._is_random():
             left_out = [name for name in left_out if name not in self.random]
         with output_directory.complete(
@@ -406,7 +411,7 @@ class Loaded:
                 tokenizer=self.tokenizer,
                 left_out=left_out,
                 modules=self.modules,
-                **label_maps.written(self.classes, self.max_seq_length, self.threshold),
+                **label_maps.written(self.classes, of_run),
             )
 
     @argument_names.in_errors

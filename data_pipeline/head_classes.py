@@ -14,6 +14,8 @@ def read(path: str, num_classes: int | None = None) -> label_maps.Classes:
     try:
         content = json_files.parse(text_rows.read_text(path))
         settings = {key: content.pop(key) for key in [*content] if not key.isdecimal()}
+        for name, number in label_maps.OF_RUN.items():
+            number(settings.pop(name, 0))  # which model_directory.read_run returns
         names = tuple(str(content[str(index)]) for index in range(len(content)))
         make = _tags if "tag_scheme" in settings else _labels
         classes: label_maps.Classes = make(names, **settings)
@@ -36,8 +38,6 @@ def check_count(path: str, classes: label_maps.Classes, num_classes: int | None)
 
 
 def _labels(names, label_separator=",", **settings):
-    for name, make in label_maps.OF_RUN.items():
-        make(settings.pop(name, 0))  # which model_directory.read_run returns
     windows = long_texts.read_settings(settings)
     return labels.Labels(names, separator=label_separator, windows=windows, **settings)
 

@@ -31,7 +31,11 @@ class Classes(Protocol):
 Wanted = TypeVar("Wanted", bound=Classes)
 
 # Settings of a run that a label_map.json has, with their types, where no run.json is.
-OF_RUN: Mapping[str, type] = {"max_seq_length": int, "multi_label_threshold": float}
+OF_RUN: Mapping[str, type] = {
+    "max_seq_length": int,
+    "multi_label_threshold": float,
+    "num_texts": int,
+}
 
 
 class Head(NamedTuple):
@@ -137,28 +141,26 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
 
 
 def written(
-    classes: Classes | None, max_seq_length: int = 0, threshold: float | None = None
+    classes: Classes | None, of_run: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The arguments of conversion.write_directory that keep the classes of a head.
 
-    What its answers depend on, and only run.json had, is kept: `max_seq_length` where
-    texts are read in windows of so many tokens, and the `threshold` of several labels.
+    `of_run` has values of OF_RUN, or None: what answers depend on, and only run.json
+    had.
     """
     if classes is None:
         return {}
     problem_type = getattr(classes, "problem_type", "")  # tags have none
-    files = {file_names.LABEL_MAP: text(classes, max_seq_length, threshold)}
+    files = {file_names.LABEL_MAP: text(classes, of_run)}
     return {"labels": classes.names, "problem_type": problem_type, "files": files}
 
 
-def text(
-    classes: Classes, max_seq_length: int = 0, threshold: float | None = None
-) -> str:
+def text(classes: Classes, of_run: Mapping[str, Any] | None = None) -> str:
     """The text of label_map.json: {"0": "negative", ...}, then the settings."""
     content = {str(index): name for index, name in enumerate(classes.names)}
     content |= classes.settings
-    if max_seq_length and "long_texts" in content:
-        content["max_seq_length"] = str(max_seq_length)
-    if threshold is not None and kind(classes) == "multi_label":
-        content["multi_label_threshold"] = str(threshold)
+    for name in OF_RUN:
+        is_meant = name != "multi_label_threshold" or kind(classes) == "multi_label"
+        if is_meant and (value := (of_run or {}).get(name)) is not None:
+            content[name] = str(value)
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"

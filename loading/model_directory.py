@@ -394,7 +394,7 @@ class ModelDirectory:
         flags of columns alone.
         """
         flags, identity = self.run
-        count = identity.get("num_texts")
+        count = identity.get("num_texts", flags.get("num_texts"))
         if not isinstance(count, int):
             names = "text_a_column", "text_b_column", "choice_columns"
             first, second, choices = map(flags.get, names)

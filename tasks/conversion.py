@@ -58,7 +58,11 @@ def prepare(settings: ConversionSettings):
     head = (
         "none" if settings.to == "hdf5" and settings.head == "auto" else settings.head
     )
-    of_run = opened.run.flags.get("max_seq_length", 0), opened.threshold
+    of_run = {
+        "max_seq_length": opened.run.flags.get("max_seq_length"),
+        "multi_label_threshold": opened.threshold,
+        "num_texts": opened.num_texts,
+    }
     return opened.read(head, is_converted=True), tokenizer, rules, of_run
 
 
@@ -119,7 +123,7 @@ def run(settings: ConversionSettings) -> None:
             tokenizer=tokenizer,
             left_out=missing,
             modules=source.modules,
-            **label_maps.written(source.classes, *of_run),
+            **label_maps.written(source.classes, of_run),
         )
         again = read_again(directory, source.head)
         largest = comparison.compare(source.model, again, missing)

@@ -592,6 +592,12 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
         single.rerank("a", passages, label="good")
     single.save(tmp_path / "run")
+    with pytest.raises(ValueError, match="made for single texts; leave them out"):
+        bert.load(tmp_path / "run").rerank("a", passages, label="good")
+    label_map = tmp_path / "run" / "label_map.json"
+    content = json.loads(label_map.read_text())
+    assert content.pop("num_texts") == "1"
+    label_map.write_text(json.dumps(content))  # as earlier versions wrote it
     again = bert.load(tmp_path / "run")
     assert len(again.rerank("a", passages, label="good")) == 3  # nothing tells it
     for odd in ({}, {"flags": 5}, {"flags": {"max_seq_length": {"a": 1}}}):

@@ -511,8 +511,18 @@ def is_jsonl(path: str) -> bool:
 
 
 def is_table(path: str) -> bool:
-    """Whether a file of this name is there, and is a table by its ending."""
-    return _format_of(path) in FORMATS and os.path.isfile(path)
+    """Whether a file of this name is there, and is a table by its ending.
+
+    Raises:
+        InputError: it is one word that ends like a table, and there is no such file.
+    """
+    if _format_of(path) not in FORMATS or os.path.isfile(path):
+        return _format_of(path) in FORMATS
+    if path.split() == [path]:
+        raise errors.InputError(
+            f"{path}: there is no such file; give the path of one, or a list of texts"
+        )
+    return False
 
 
 def _format_of(path: str) -> str:

@@ -16,13 +16,46 @@ def test_side_that_fails_says_why(tmp_path, monkeypatch):
     (tmp_path / "benchmarks" / "side.py").write_text(
         "import sys\n"
         "if sys.argv[1] == '{}': raise SystemExit('no compiler')\n"
-        "print('log'); print(sys.argv[1])"
+        "print('log'); print(sys.argv[1].strip('\"'))"
     )
     monkeypatch.setattr(compare, "ROOT", tmp_path)
     monkeypatch.chdir(tmp_path)  # which python -m searches first
     with pytest.raises(compare.SideFailed, match="exit code 1\nno compiler"):
         compare.run_module(sys.executable, "side", {})
     assert compare.run_module(sys.executable, "side", {"a": 1}) == {"a": 1}
+    for printed in ("", "no figures"):
+        with pytest.raises(compare.SideFailed, match=r"side: prints no figures$"):
+            compare.run_module(sys.executable, "side", printed)
+    with pytest.raises(compare.SideFailed, match=r"side: Permission denied$"):
+        compare.run_module(str(tmp_path / "benchmarks" / "side.py"), "side", {})
+
+
+def test_figures_of_other_rows_are_not_lost(tmp_path, monkeypatch):
+    def settings(names):
+        flags = f"--rows={names}", f"--output_dir={tmp_path}", "--name=x"
+        return tiny.settings_of("benchmarks.compare", *flags)
+
+    measured = {"title": "t", "unit": "s", "examples": 1, "runs": {}, "skipped": {}}
+    monkeypatch.setattr(compare, "measure", lambda *_: dict(measured))
+    path = tmp_path / "cpu" / "x.json"
+    compare.measure_all(settings("start,classifier"))
+    compare.measure_all(settings("start"))
+    assert [*read(path)["rows"]] == ["start", "classifier"]
+    path.write_text(json.dumps({**read(path), "rows": {"pairs": measured}}))
+    compare.measure_all(settings("pairs,start"))  # without --near_file
+    assert read(path)["rows"] == {"pairs": measured, "start": measured}
+    path.write_text(json.dumps({**read(path), "commit": "an older one"}))
+    with pytest.raises(ValueError, match="has pairs of commit an older one or"):
+        compare.measure_all(settings("start"))
+    compare.measure_all(settings("pairs,start"))  # replaces all of it
+    assert read(path)["rows"]["pairs"] == {"why": "--near_file is not set"}
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"x\.json: "):
+        compare.measure_all(settings("start"))
+
+
+def read(path):
+    return json.loads(path.read_text())
 
 
 def job_of(action):
@@ -162,9 +195,11 @@ def test_rows_of_one_commit_stay_until_they_are_timed_again(monkeypatch, tmp_pat
     measured = json.loads(file.read_text("utf-8"))
     figure = measured["rows"]["classifier"]["runs"][f"{rows.OURS}, Python"][0]["figure"]
     assert list(measured["rows"]) == ["classifier", "start"] and figure == 2.0
+    del measured["rows"]["start"]
     file.write_text(json.dumps({**measured, "commit": "another"}), encoding="utf-8")
     compare.measure_all(given)
-    assert list(json.loads(file.read_text("utf-8"))["rows"]) == ["classifier"]
+    measured = json.loads(file.read_text("utf-8"))["rows"]["classifier"]
+    assert measured["runs"][f"{rows.OURS}, Python"][0]["figure"] == 8 / 5
 
 
 def turns_of(figures, peak, versions, **more):

@@ -1,7 +1,10 @@
 """From text to a scored encoder, in stages that go on after a kill."""
 
 import json
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -47,6 +50,38 @@ def test_processor_time_is_that_of_the_command():
     assert processor < 0.7 <= wall
     with pytest.raises(errors.InputError, match="ended with 3; the same command"):
         list(speedrun.pieces_of([sys.executable, "-c", "raise SystemExit(3)"]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the signal is of Linux")
+def test_command_is_stopped_with_what_counts_its_time(tmp_path):
+    note = tmp_path / "note"
+    work = f"""
+import pathlib, signal, sys, time
+def stop(*_):
+    pathlib.Path({str(note)!r}).write_text("stopped")
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+pathlib.Path({str(note)!r}).write_text("begun")
+time.sleep(30)
+"""
+    program = "from benchmarks import speedrun; import sys; "
+    program += f"list(speedrun.pieces_of([sys.executable, '-c', {work!r}]))"
+    process = subprocess.Popen([sys.executable, "-c", program])
+    for state in ("begun", "stopped"):
+        end = time.time() + 60
+        while not note.exists() or note.read_text() != state:
+            assert time.time() < end
+            time.sleep(0.05)
+        process.kill()
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_scores_of_texts_with_any_characters_are_counted(tmp_path):
+    path = tmp_path / "blimp.jsonl"
+    rows = [{"sentence_good": "a\u2028b\u0085c", "is_right": n > 0} for n in range(4)]
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.write_text(text, encoding="utf-8")
+    assert speedrun._accuracy(path) == "75.0%"
 
 
 @pytest.mark.slow

@@ -210,6 +210,29 @@ def test_predictions_are_those_of_the_export(name, texts, model_dir, tmp_path):
     assert one[shown] == answers[0][shown]
 
 
+@pytest.mark.parametrize(
+    "file_format", [pytest.param("google", marks=pytest.mark.slow), "hugging_face"]
+)
+def test_pairs_and_their_length_are_saved_and_converted(
+    model_dir, tmp_path, file_format
+):
+    pairs = [(text, "the shop", label) for text, label in ROWS]
+    made = bert.classifier(model_dir).fit(pairs, **SHORT)
+    texts = ["a film " * 20], ["the shop"]
+    wanted = made.predict(*texts)
+    made.save(tmp_path / "saved", file_format)
+    files = f"--input={tmp_path}/saved", f"--output_dir={tmp_path}/converted"
+    tiny.succeed("convert_checkpoint", *files, f"--to={file_format}")
+    for name in ("saved", "converted"):
+        again = bert.load(tmp_path / name)
+        assert (again.num_texts, again.max_seq_length) == (2, 32)
+        assert again.predict(*texts) == wanted
+        with pytest.raises(ValueError, match="made for pairs"):
+            bert.classifier(tmp_path / name).predict(texts[0])
+    longer = bert.load(tmp_path / "saved", max_seq_length=40)
+    assert longer.predict(*texts) != wanted
+
+
 @pytest.mark.slow
 def test_pairs_are_exported_as_pairs(model_dir, tmp_path):
     """A single text in the place of a pair has an answer, too, and another one."""
@@ -226,8 +249,8 @@ def test_pairs_are_exported_as_pairs(model_dir, tmp_path):
 def test_what_is_saved_opens_as_the_same_kind(name, model_dir, tmp_path):
     made = fitted(name, model_dir)
     made.save(tmp_path / "saved")
-    settings = {"max_seq_length": 32}
-    again = getattr(bert, name)(tmp_path / "saved", **settings)
+    length = {} if name in ("classifier", "tagger") else {"max_seq_length": 32}
+    again = getattr(bert, name)(tmp_path / "saved", **length)
     wanted = {
         v.path.split("/", 1)[1]: v.numpy() for v in made.model.trainable_variables
     }
@@ -480,6 +503,13 @@ def test_predictions_of_a_table_are_those_of_its_texts(model_dir, tmp_path):
     assert made.predict(path) == wanted
     with pytest.raises(errors.InputError, match=r"rows\.jsonl is a file; give a list"):
         bert.load(made.output_dir).predict(str(path))
+    loaded = bert.load(made.output_dir)
+    for predict in (made.predict, loaded.predict, loaded.embed):
+        with pytest.raises(
+            errors.InputError, match=r"nowhere\.tsv: there is no such fi"
+        ):
+            predict("nowhere.tsv")
+    assert made.predict("see rows.tsv") and made.predict(["nowhere.tsv"])
     assert made.predict([]) == made.predict(Table()) == []
     own = bert.classifier(made.output_dir, text_a_column="body", label_column="topic")
     others = [{"text": "a", "body": text} for text in TEXTS]
