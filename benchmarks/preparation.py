@@ -87,9 +87,9 @@ def masked_sequences(source):
 
 
 def messages(source):
-    """The rows of the sample messages, as a classifier has them."""
+    """The rows of a file, or the sample messages, as a classifier has them."""
     made = bert.classifier(source.pretrained, max_seq_length=source.row.max_seq_length)
-    data = made.read({"train": MESSAGES})
+    data = made.read({"train": source.path or MESSAGES})
     examples = data.examples("train")
     return examples.packed, examples.targets, data.label_set.num_outputs
 
@@ -110,6 +110,7 @@ SOURCES = {
     "masked": masked_sequences,
     "near": near_texts,
     "messages": messages,
+    "train": messages,
 }
 
 

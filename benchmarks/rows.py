@@ -26,7 +26,9 @@ class Row(NamedTuple):
     @property
     def file_flag(self) -> str:
         """The flag that names the row's file, or "" where it needs none."""
-        return f"{self.source}_file" if self.source in ("near", "texts") else ""
+        return (
+            f"{self.source}_file" if self.source in ("near", "texts", "train") else ""
+        )
 
     @property
     def is_rate(self) -> bool:
@@ -55,6 +57,7 @@ ROWS = {
     "mixed": _MIXED,
     "vectors": _MIXED._replace(title="vectors of texts", head="text_encoder"),
     "classifier": _STEP,
+    "fine_tuning": Row("fine-tuning on texts of mixed length", "train", steps=60),
     "pretraining": _STEP._replace(
         title="pretraining step", source="masked", head="pretraining"
     ),

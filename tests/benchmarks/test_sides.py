@@ -60,6 +60,7 @@ def prepare(name, model_dir, directory, path=None, **changes):
         ("classifier", math.log(2)),
         ("pretraining", math.log(69) + math.log(2)),  # words of the vocabulary
         ("start", math.log(6)),  # labels of the sample messages
+        ("fine_tuning", math.log(6)),
         ("pairs", math.log(BATCH)),
     ],
 )
