@@ -222,6 +222,18 @@ def fastest(row, left, runs):
     return [side for side in left if side in best.values()]
 
 
+def name_commit():
+    """The commit, with -dirty where files have changed, but for this page's own."""
+
+    def git(*words):
+        command = ["git", "-C", str(ROOT), *words]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    page = ":!docs/cpu.md", ":!docs/cpu"
+    is_changed = git("status", "--porcelain", "--untracked-files=no", "--", *page)
+    return git("describe", "--always") + ("-dirty" if is_changed else "")
+
+
 def measure_all(settings):
     """Times the rows, one after the other; writes figures and page after each.
 
@@ -229,10 +241,9 @@ def measure_all(settings):
         The page.
     """
     name = settings.name or pathlib.Path(settings.pretrained).name
-    commit = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     results = {
         "date": time.strftime("%Y-%m-%d"),
-        "commit": subprocess.run(commit, capture_output=True, text=True).stdout.strip(),
+        "commit": name_commit(),
         "machine": report.describe_machine(),
         "load": os.getloadavg()[0],
         "flags": [re.sub(r"=/\S*/", "=", word) for word in sys.argv[1:]],
