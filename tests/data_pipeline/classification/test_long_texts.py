@@ -168,13 +168,17 @@ def test_label_map_keeps_how_long_texts_are_read(tmp_path):
     assert content["long_texts"] == "windows" and content["doc_stride"] == "7"
     cut = labels.Labels(("x", "y"))
     assert "long_texts" not in label_maps.text(cut)  # files stay what they were
-    assert label_maps.text(cut, 48) == label_maps.text(cut)
+    of_run = {"max_seq_length": 48, "multi_label_threshold": 0.4, "num_texts": None}
+    kept = json.loads(label_maps.text(cut, of_run)).items()
+    assert dict(kept - json.loads(label_maps.text(cut)).items()) == {
+        "max_seq_length": "48"
+    }
     assert "windows" not in cut.identity and made.identity["windows"]
-    path.write_text(label_maps.text(made, 48))
+    path.write_text(label_maps.text(made, of_run))
     assert json.loads(path.read_text()) == content | {"max_seq_length": "48"}
     assert head_classes.read(str(path)) == made
     wrong = ("window_logits", "sum"), ("max_windows", "0"), ("doc_", "1")
-    lost = ("max_seq_length", "x"), ("multi_label_threshold", "x")
+    lost = [(name, "x") for name in label_maps.OF_RUN]
     for name, value in (*wrong, *lost):
         path.write_text(json.dumps({**content, name: value}))
         with refused("label_map.json: not a label map", "restore it"):
