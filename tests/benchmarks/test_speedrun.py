@@ -108,7 +108,9 @@ def test_stages_are_run_once_and_all_their_pieces_count(tmp_path, capfd):
         and len(times["pieces"]) == 2
     )
     row = capfd.readouterr().out.splitlines()[-1].split(" | ")
-    assert float(row[5]) > 10 and float(row[6]) > 15
+    sums = [sum(each) for each in zip(*times["pieces"], strict=True)]
+    assert float(row[5]) == pytest.approx(sums[0] / 120, abs=0.1)
+    assert float(row[6]) == pytest.approx(sums[1] / 60, abs=0.1) and sums[1] > 900
     with pytest.raises(errors.InputError, match="choose another --output_dir"):
         speedrun.measure(settings(tmp_path, recipe=str(_other_recipe(tmp_path))))
 
