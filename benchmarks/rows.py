@@ -7,6 +7,7 @@ from contract import errors
 
 # Units of which less is better, and the result of a turn that is the figure.
 FIGURES = {"ms": "p50_ms", "s": "start_s"}
+_WITH_FILE = "near", "texts", "train"  # sources that a flag names
 
 
 class Row(NamedTuple):
@@ -26,9 +27,7 @@ class Row(NamedTuple):
     @property
     def file_flag(self) -> str:
         """The flag that names the row's file, or "" where it needs none."""
-        return (
-            f"{self.source}_file" if self.source in ("near", "texts", "train") else ""
-        )
+        return f"{self.source}_file" if self.source in _WITH_FILE else ""
 
     @property
     def is_rate(self) -> bool:

@@ -516,8 +516,10 @@ def is_table(path: str) -> bool:
     Raises:
         InputError: it is one word that ends like a table, and there is no such file.
     """
-    if _format_of(path) not in FORMATS or os.path.isfile(path):
-        return _format_of(path) in FORMATS
+    if _format_of(path) not in FORMATS:
+        return False
+    if os.path.isfile(path):
+        return True
     if path.split() == [path]:
         raise errors.InputError(
             f"{path}: there is no such file; give the path of one, or a list of texts"

@@ -360,7 +360,7 @@ def gradients(model, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", TWO_DAILY)
+@pytest.mark.parametrize("network", NETWORKS)
 def test_recomputed_blocks_have_equal_gradients(network):
     rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}
     plain, again = (make(network, recompute=is_on, **rates) for is_on in (False, True))
@@ -372,7 +372,7 @@ def test_recomputed_blocks_have_equal_gradients(network):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", TWO_DAILY)
+@pytest.mark.parametrize("network", NETWORKS)
 def test_bfloat16_gives_nearly_the_same(set_policy, network):
     settings = {"initializer_range": 0.1, "stddev": 0.1}
     expected = make(network, **settings)(FEATURES)["logits"]
