@@ -131,27 +131,29 @@ def share(*, directory, pretrained, train_file, dev_file, similar_file, epochs):
     names, scores = fitted.classes.names, [float(score) for *_, score in pairs]
     ids = [names.index(label) for _, label in dev]
     texts = [text for *both, _ in pairs for text in both]
-    _write_json(f"{directory}/calibration.json", [text for text, _ in train[:300]])
+    calibration = [text for text, _ in train[:300]]
+    _write_json(f"{directory}/calibration.json", calibration)
+    pairs = [(text, text) for text in calibration]
     shared = {}
-    for head, model, source, checked, right in (
-        ("classifier", fitted, weights, [text for text, _ in dev], ids),
-        ("text_encoder", encoder, pretrained, texts, scores),
+    for head, model, source, checked, right, own in (
+        ("classifier", fitted, weights, [t for t, _ in dev], ids, train[:300]),
+        ("text_encoder", encoder, pretrained, texts, scores, pairs),
     ):
         path = _write_json(f"{directory}/{head}.json", checked)
         shared[head] = {"weights": source, "checked": path, "right": right}
         shared[head]["exports"] = {
-            side.title: export(model, f"{directory}/exports/{head}", *side.export)
+            side.title: export(model, f"{directory}/exports/{head}", own, *side.export)
             for side in rows.EXPORTS
         }
     return shared
 
 
-def export(model, directory, export_format, quantization):
-    """The directory of an export, and why there is none."""
+def export(model, directory, calibration, export_format, quantization):
+    """The directory of an export, and why there is none; static int8 reads rows."""
     settings = {"export_format": export_format, "quantization": quantization}
     try:
         return model.export(
-            f"{directory}/{'-'.join(settings.values())}", **settings
+            f"{directory}/{'-'.join(settings.values())}", rows=calibration, **settings
         ), ""
     except ValueError as error:  # such as that of a format that is not known
         return "", str(error)

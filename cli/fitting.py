@@ -26,6 +26,7 @@ from cli import argument_names, library
 from contract import (
     atomic_files,
     errors,
+    export_formats,
     file_names,
     outcomes,
     remote_files,
@@ -347,18 +348,31 @@ class FittedModel(Generic[OwnSettings]):
         return shutil.copy(page, path)
 
     def export(
-        self, export_dir: Any, *, export_format="saved_model", quantization="none"
+        self,
+        export_dir: Any,
+        *,
+        export_format="saved_model",
+        quantization="none",
+        rows: Any = None,
     ) -> str:
         """Writes the next version of an export that takes raw text; its path.
 
-        Formats as of `--export_format` and `--quantization`.
+        Formats as of `--export_format` and `--quantization`. By `rows`, as of
+        `evaluate`, `static_int8` learns how large activations are.
         """
         self.loaded.check_trained("export")
+        if quantization == export_formats.STATIC_INT8 and rows is None:
+            raise errors.InputError(
+                f'export: quantization="{quantization}" needs rows like those that it '
+                "will answer; give rows=..., as of evaluate"
+            )
         model = self.loaded.model
         form = {"export_format": export_format, "quantization": quantization}
         pairs = {"text_b_column": "text_b"} if self.loaded.num_texts == 2 else {}
-        with self._task("do_export", {}, **form, **pairs) as (task, _):
+        given = {} if rows is None else {self.dev_file: (rows, None)}
+        with self._task("do_export", given, **form, **pairs) as (task, _):
             make, files = functools.partial(task.served, model), task.export_files
+            form["calibration"] = task.calibration()
             return library.write_export(model, make, export_dir, files, **form)
 
     def _predict(self, *texts: Any) -> list[dict[str, Any]]:

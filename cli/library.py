@@ -416,20 +416,28 @@ class Loaded:
 
     @argument_names.in_errors
     def export(
-        self, export_dir, *, export_format="saved_model", quantization="none"
+        self,
+        export_dir,
+        *,
+        export_format="saved_model",
+        quantization="none",
+        texts=(),
+        seconds=None,
     ) -> str:
         """Writes the next version of an export that takes raw text; its path.
 
-        Formats as of `--export_format` and `--quantization`.
+        Formats as of `--export_format` and `--quantization`. By `texts`, and `seconds`
+        of pairs, `static_int8` learns how large activations are.
         """
         label_set, model = self._label_set("export"), self.model
+        rows = self._pack.pack(*self._checked(texts, seconds)) if len(texts) else None
 
         def make(variables):
             return classifiers.served(self._pack, label_set, model, variables)
 
         files = {file_names.LABEL_MAP: label_maps.text(label_set)}
         form = {"export_format": export_format, "quantization": quantization}
-        return write_export(model, make, export_dir, files, **form)
+        return write_export(model, make, export_dir, files, calibration=rows, **form)
 
     @functools.cached_property
     def _pack(self):
@@ -581,9 +589,11 @@ def optimizer(
     return bert_adam.BertAdam(rates)
 
 
-def write_export(model, make, export_dir, files, *, export_format, quantization) -> str:
+def write_export(
+    model, make, export_dir, files, *, export_format, quantization, calibration
+) -> str:
     """Writes a version of what `make` makes of the model's variables; its path."""
-    write = formats.writer(export_format, quantization, model)
+    write = formats.writer(export_format, quantization, model, calibration)
     kind = getattr(model, "sequences", "single")
     formats.check(export_format, model.config, model.reading, kind)
     export_dir = remote_files.resolve(export_dir, "export_dir")

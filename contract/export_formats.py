@@ -6,7 +6,8 @@ from contract import errors, remote_files
 
 SAVED_MODEL = "saved_model"
 FORMATS = (SAVED_MODEL, "litert", "onnx")  # values of --export_format
-QUANTIZATIONS = ("none", "dynamic_int8", "float16")  # of --quantization
+STATIC_INT8 = "static_int8"  # needs rows, on which scales of activations are calibrated
+QUANTIZATIONS = ("none", "dynamic_int8", STATIC_INT8, "float16")  # of --quantization
 
 
 def folder(export_format: str) -> str:
@@ -40,5 +41,10 @@ def check(export_format: str, quantization: str) -> None:
     if quantization == "float16" and export_format == "onnx":
         raise errors.InputError(
             "--quantization=float16 is for LiteRT exports; ONNX exports have "
+            f"--quantization=dynamic_int8 and {STATIC_INT8}"
+        )
+    if quantization == STATIC_INT8 and export_format != "onnx":
+        raise errors.InputError(
+            f"--quantization={STATIC_INT8} is for ONNX exports; LiteRT exports have "
             "--quantization=dynamic_int8"
         )

@@ -11,6 +11,7 @@ from absl import logging
 from tensorflow.core.protobuf import saved_model_pb2
 
 from contract import atomic_files, errors, export_formats
+from data_pipeline.batches import packing
 from modeling.features import head_config
 from serving import export, onnx_runtime, runtimes
 from serving.protocol import servables
@@ -24,6 +25,7 @@ def save(
     model: Any,
     export_format: str,
     quantization: str,
+    calibration: packing.Packed | None = None,
     server_config: bool = False,
 ) -> str:
     """Writes the next version below output_dir/export, or export_litert, export_onnx.
@@ -34,10 +36,12 @@ def save(
         files: as in `export.save`.
         model: the model of the module.
         export_format: "saved_model", "litert" or "onnx".
-        quantization: "none", "dynamic_int8" or, for LiteRT, "float16".
+        quantization: "none", "dynamic_int8" or, for LiteRT, "float16" and, for ONNX,
+            "static_int8".
+        calibration: examples of the task, for "static_int8".
         server_config: as in `export.save`; for SavedModels.
     """
-    write = writer(export_format, quantization, model)
+    write = writer(export_format, quantization, model, calibration)
     target = os.path.join(output_dir, export_formats.folder(export_format))
     path = export.save(module, target, files, server_config, write)
     if export_format != export_formats.SAVED_MODEL:
@@ -69,7 +73,10 @@ def check(
 
 
 def writer(
-    export_format: str, quantization: str, model: Any
+    export_format: str,
+    quantization: str,
+    model: Any,
+    calibration: packing.Packed | None = None,
 ) -> Callable[[export.ServedModel, str], None]:
     """The function with which `export.save` writes a format.
 
@@ -84,6 +91,7 @@ def writer(
         export_format=export_format,
         model=model,
         quantization=quantization,
+        calibration=calibration,
     )
 
 

@@ -19,10 +19,13 @@ MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks
 _NETWORK = "ids"  # the signature of MODEL
 
 
-def convert(module: export.ServedModel, model: Any, quantization: str) -> bytes:
+def convert(
+    module: export.ServedModel, model: Any, quantization: str, calibration: Any
+) -> bytes:
     """The network as a flatbuffer; batch and length are free.
 
-    `quantization` is "none", "dynamic_int8" or "float16"; `model` is not read.
+    `quantization` is "none", "dynamic_int8" or "float16"; `model` and `calibration` are
+    not read.
     """
     stages = module.network_stages()
     ids = export.ids_function(stages.forward, stages.ids_shape)

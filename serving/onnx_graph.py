@@ -21,15 +21,19 @@ _SIGMOIDS = {"silu": 1.0, "quick_gelu": 1.702}  # x * sigmoid(factor * x)
 _SHARES = {"classification": "Softmax", "multi_label": "Sigmoid"}
 
 
-def build(model: Any, problem_type: str | None) -> ModelProto:
+def build(
+    model: Any, problem_type: str | None, *, splits_products: bool = False
+) -> ModelProto:
     """The graph of a built model: features int32 [B, S] -> outputs as of `model`.
 
     Args:
         model: a BertClassifier, BertTagger, BertSpanPredictor or TextEncoder; see
             `onnx_runtime.check`.
         problem_type: of a classifier whose `probabilities` are an output as well.
+        splits_products: whether all products with weights are a MatMul, and none a part
+            of a fused operation.
     """
-    graph, count = Graph(model), model.num_classes
+    graph, count = Graph(model, splits_products), model.num_classes
     network = model.config.spec.onnx(graph, model)
     if isinstance(model, models.BertClassifier):
         logits = graph.logits(network.pooled(), model.classifier)
@@ -53,8 +57,8 @@ def build(model: Any, problem_type: str | None) -> ModelProto:
 class Graph:
     """Nodes and tensors; methods return the names of tensors."""
 
-    def __init__(self, model):
-        self.model = model
+    def __init__(self, model, splits_products=False):
+        self.model, self.splits_products = model, splits_products
         self._names = {
             id(variable): name.google for name, variable in names.named_variables(model)
         }
@@ -175,6 +179,13 @@ class Graph:
             ],
             list(self._tensors.values()),
         )
+        if self.splits_products:  # types that are not inferred after com.microsoft's
+            products = [node for node in graph.node if node.op_type == "MatMul"]
+            ends = {name for node in products for name in (*node.input, *node.output)}
+            graph.value_info.extend(
+                helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+                for name in sorted(ends - self._tensors.keys())
+            )
         opsets = [helper.make_opsetid(*pair) for pair in _OPSETS.items()]
         proto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
         checker.check_model(proto)

@@ -7,20 +7,23 @@ import importlib.util
 import os
 import tempfile
 import threading
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from contract import cores, errors
+from contract import cores, errors, export_formats
 from contract import features as feature_names
+from data_pipeline.batches import packing
 from modeling import losses
 from modeling import sequences as windows
 from serving import export
 
 PACKAGES = ("onnxruntime", "onnx")  # the first runs, both write
 MODEL = "model.onnx"
+_CALIBRATED = 300  # examples
 
 
 def check(config: Any, reading: Any, sequences: str) -> None:
@@ -41,39 +44,76 @@ def check(config: Any, reading: Any, sequences: str) -> None:
         )
 
 
-def convert(module: export.ServedModel, model: Any, quantization: str) -> bytes:
+def convert(
+    module: export.ServedModel,
+    model: Any,
+    quantization: str,
+    calibration: packing.Packed | None,
+) -> bytes:
     """The network as a protobuf; batch and length are free.
 
-    `quantization` is "none" or "dynamic_int8".
+    `quantization` is "none", "dynamic_int8" or "static_int8", whose scales hold the
+    activations of 300 of the examples `calibration`, or of all if there are fewer.
     """
     from serving import onnx_graph  # needs the package onnx
 
     forward, problem_type = module.network_stages().forward, None
     if isinstance(forward, losses.WithProbabilities):
         problem_type = forward.problem_type
-    proto = onnx_graph.build(model, problem_type)
+    is_static = quantization == export_formats.STATIC_INT8
+    proto = onnx_graph.build(model, problem_type, splits_products=is_static)
     if quantization == "none":
         return proto.SerializeToString()
     from onnxruntime import quantization as quantizers
 
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, MODEL)
-        quantizers.quantize_dynamic(
-            proto,
-            path,
-            per_channel=True,
-            reduce_range=True,  # 7 bits: sums of 8 overflow in AVX2
-            extra_options={"DefaultTensorType": 1},  # fused operations give floats
-        )
+        settings = {
+            "per_channel": True,
+            "reduce_range": True,  # 7 bits: sums of 8 overflow in AVX2
+        }
+        if is_static:
+            rows = _calibration_rows(calibration)
+            quantizers.quantize_static(
+                proto,
+                path,
+                types.SimpleNamespace(get_next=lambda: next(rows, None)),
+                op_types_to_quantize=["MatMul"],
+                extra_options={
+                    "MatMulConstBOnly": True,  # not products of two activations
+                    "OpTypesToExcludeOutputQuantization": ["MatMul"],
+                },
+                **settings,
+            )
+        else:
+            options = {"DefaultTensorType": 1}  # fused operations give floats
+            quantizers.quantize_dynamic(proto, path, extra_options=options, **settings)
         with open(path, "rb") as file:
             return file.read()
+
+
+def _calibration_rows(examples):
+    """Features int32 [G, S] of each of some examples, from the first to the last."""
+    if examples is None or not len(examples):
+        raise errors.InputError(
+            f"--quantization={export_formats.STATIC_INT8} calibrates scales on texts, "
+            "and there are none; give some like those that it will answer"
+        )
+    count = min(len(examples), _CALIBRATED)
+    for index in np.linspace(0, len(examples) - 1, count, dtype=np.int64):
+        grids = packing.gather(examples, index[np.newaxis])
+        yield {
+            name: np.reshape(grids[name], [-1, grids[name].shape[-1]])
+            for name in feature_names.ENCODER_INPUTS
+        }
 
 
 class Network:
     """The network of an export: features int32 [B, S] -> {name: float32 array}.
 
     Shapes may change from call to call, and threads may call at once. OpenVINO runs
-    float32 weights where it is installed, as it takes up to a sixth less time.
+    float32 weights where it is installed, as it takes up to a sixth less time, and
+    static int8 where the processor multiplies int8.
 
     Attributes:
         has_independent_rows: whether the outputs of a row are those of the row alone;
@@ -84,7 +124,9 @@ class Network:
         with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
             content = file.read()
         self.has_independent_rows = b"DynamicQuantize" not in content
-        self._run = open_openvino(content) or open_onnxruntime(content)
+        is_float = b"DequantizeLinear" not in content
+        is_open = (is_float or cores.multiply_int8()) and open_openvino(content)
+        self._run = is_open or open_onnxruntime(content)
 
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
         names = feature_names.ENCODER_INPUTS

@@ -18,6 +18,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from contract import atomic_files, errors, file_names, json_files, tf_serving
 from contract import features as feature_names
+from data_pipeline.batches import packing
 from serving import export, litert, onnx_runtime, plain_texts
 from serving.protocol import servables
 
@@ -35,6 +36,7 @@ def write(
     export_format: str,
     model: Any,
     quantization: str,
+    calibration: packing.Packed | None,
 ) -> None:
     """Writes one version; arguments as of `formats.save`."""
     runtime = RUNTIMES[export_format]
@@ -44,7 +46,7 @@ def write(
         signatures=_text_signatures(module.network_stages()),
     )
     plain_texts.write(module, directory)
-    content = runtime.convert(module, model, quantization)
+    content = runtime.convert(module, model, quantization, calibration)
     with tf.io.gfile.GFile(os.path.join(directory, runtime.MODEL), "wb") as file:
         file.write(content)
     checksums = {

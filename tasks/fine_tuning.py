@@ -11,10 +11,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, wording
+from contract import errors, export_formats, wording
 from contract import outcomes as outcomes_lib
 from data_pipeline import label_maps
-from data_pipeline.batches import sharing
+from data_pipeline.batches import packing, sharing
 from loading import model_directory
 from modeling import losses
 from modeling.checkpoints import conversion
@@ -262,7 +262,14 @@ class FineTuningTask(abc.ABC):
             self.export_files,
             export_format=self.settings.export_format,
             quantization=self.settings.quantization,
+            calibration=self.calibration(),
         )
+
+    def calibration(self) -> packing.Packed | None:
+        """The examples of --quantization=static_int8, or None for others."""
+        if self.settings.quantization != export_formats.STATIC_INT8:
+            return None
+        return self.splits[self.settings.calibration_split].packed
 
     def compare_export(
         self, path: str, plan: run_plan.Plan, outcome: driver.Outcome

@@ -10,6 +10,7 @@ from absl import logging
 
 from contract import errors, export_formats, file_names, remote_files
 from data_pipeline import label_maps
+from data_pipeline.batches import packing
 from loading import model_directory
 from modeling import kernels_tf
 from modeling.checkpoints import adapters
@@ -328,6 +329,7 @@ def export(
     *,
     export_format: str = export_formats.SAVED_MODEL,
     quantization: str = "none",
+    calibration: packing.Packed | None = None,
 ) -> str:
     """Writes output_dir/export/<n>, or export_litert/<n>, export_onnx/<n>.
 
@@ -342,6 +344,7 @@ def export(
             model=model,
             export_format=export_format,
             quantization=quantization,
+            calibration=calibration,
             server_config=settings.export_server_config,
         )
 

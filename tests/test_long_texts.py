@@ -149,16 +149,19 @@ def test_what_is_served_answers_as_the_model(loaded):
 def test_exports_of_all_formats_and_the_server_answer_as_the_model(loaded, tmp_path):
     wanted = shares(loaded.predict(TEXTS))
     kinds = ("saved_model", "none"), ("onnx", "none"), ("litert", "none")
-    for form, weights in (*kinds, ("onnx", "dynamic_int8")):
+    for form, weights in (*kinds, ("onnx", "dynamic_int8"), ("onnx", "static_int8")):
         path = loaded.export(
-            tmp_path / f"{form}_{weights}", export_format=form, quantization=weights
+            tmp_path / f"{form}_{weights}",
+            export_format=form,
+            quantization=weights,
+            texts=TEXTS if weights == "static_int8" else (),
         )
         if form == "saved_model":
             exported_ops.assert_servable(path)
         opened = predictor.Predictor(path)
         assert opened.text_names == ["text"] and opened.predict([]) == []
         answers = opened.predict(TEXTS)
-        atol = ROUNDING if weights == "none" else 0.1
+        atol = ROUNDING if weights == "none" else 0.2
         np.testing.assert_allclose(shares(answers), wanted, atol=atol, err_msg=form)
         one = np.concatenate([shares(opened.predict([text])) for text in TEXTS])
         np.testing.assert_allclose(one, shares(answers), atol=atol, err_msg=form)

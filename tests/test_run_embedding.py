@@ -156,12 +156,13 @@ def test_exports_answer_with_the_vectors_of_the_model(runs):
 
 
 @pytest.mark.slow
-def test_an_export_is_scored_beside_the_model(model_dir, data, tmp_path):
+@pytest.mark.parametrize("quantization", ["dynamic_int8", "static_int8"])
+def test_an_export_is_scored_beside_the_model(quantization, model_dir, data, tmp_path):
     flags = (
         *COLUMNS,
         "--do_export",
         "--export_format=onnx",
-        "--quantization=dynamic_int8",
+        f"--quantization={quantization}",
     )
     done = tiny.succeed(
         "run_embedding",

@@ -88,6 +88,9 @@ class Writer:
 
     def attention(self, layer, hidden):
         """Attention of all tokens to all: [B, S, D] -> [B, S, D]."""
+        others = self.attention_bias(is_first=False)
+        if self.graph.splits_products:
+            return self._attend(layer, hidden, hidden, others)
         parts = layer.query, layer.key, layer.value
         return self.graph.fused(
             "Attention",
@@ -95,12 +98,16 @@ class Writer:
             self.graph.joined(parts, "kernel"),
             self.graph.joined(parts, "bias"),
             feature_names.INPUT_MASK,
-            *self.attention_inputs(is_first=False),
+            *(["", *others] if others else ()),  # after what was read before
             **self._attention_settings(),
         )
 
     def attention_of(self, layer, hidden, queries):
-        """Attention of some tokens to all: [B, S, D], [B, P, D] -> [B, P, D]."""
+        """Attention of the first token to all: [B, S, D], [B, 1, D] -> [B, 1, D]."""
+        others = self.attention_bias(is_first=True)
+        return self._attend(layer, hidden, queries, others)
+
+    def _attend(self, layer, hidden, queries, others):
         graph, parts = self.graph, (layer.query, layer.key, layer.value)
         query = graph.node("MatMul", queries, graph.weight(layer.query.kernel))
         both = graph.node("MatMul", hidden, graph.joined(parts[1:], "kernel"))
@@ -110,12 +117,12 @@ class Writer:
             *graph.node("Split", both, count=2, axis=-1, num_outputs=2),
             graph.joined(parts, "bias"),
             feature_names.INPUT_MASK,
-            *self.attention_inputs(is_first=True),
+            *others,
             **self._attention_settings(),
         )
 
-    def attention_inputs(self, is_first):
-        """Further inputs of the operation, of all queries or of the first one."""
+    def attention_bias(self, is_first):
+        """A tensor to add to the scores, or none, of all queries or of the first."""
         return ()
 
     def _attention_settings(self):

@@ -183,9 +183,9 @@ class Writer(bert_onnx.Writer):
         self.distances = node("Unsqueeze", numbers, first)  # [1, N, S, T]
         return super().embed(layer)
 
-    def attention_inputs(self, is_first):
+    def attention_bias(self, is_first):
         if not is_first:
-            return "", self.distances  # after what was read before
+            return (self.distances,)
         ends = (self.graph.constant(f"axis {n}", [n]) for n in (0, 1, 2))
         return (self.graph.node("Slice", self.distances, *ends),)
 

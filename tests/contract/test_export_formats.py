@@ -19,14 +19,15 @@ def test_exports_of_a_run_are_listed_with_their_formats(tmp_path):
     ("export_format", "quantization", "message"),
     [
         ("tflite", "none", "--export_format=tflite is not one of saved_model, lite"),
-        ("litert", "int8", "--quantization=int8 is not one of none, dynamic_int8, flo"),
-        ("onnx", "int8", "--quantization=int8 is not one of none, dynamic_int8, float"),
+        ("litert", "int8", "--quantization=int8 is not one of none, dynamic_int8, sta"),
+        ("onnx", "int8", "--quantization=int8 is not one of none, dynamic_int8, stat"),
         ("saved_model", "float16", "add --export_format=litert or onnx"),
-        ("onnx", "float16", "ONNX exports have --quantization=dynamic_int8"),
+        ("onnx", "float16", "ONNX exports have --quantization=dynamic_int8 and sta"),
+        ("litert", "static_int8", "LiteRT exports have --quantization=dynamic_int8"),
     ],
 )
 def test_formats_and_weights_that_do_not_exist(export_format, quantization, message):
     with pytest.raises(errors.InputError, match=message):
         export_formats.check(export_format, quantization)
-    for existing in (("onnx", "dynamic_int8"), ("litert", "float16")):
+    for existing in (("onnx", "static_int8"), ("litert", "float16")):
         export_formats.check(*existing)

@@ -77,9 +77,11 @@ def features():
     return {name: array.astype(np.int32) for name, array in arrays.items()}
 
 
-def run(model, arrays, problem_type=None, engine=onnx_runtime.open_onnxruntime):
-    content = onnx_graph.build(model, problem_type).SerializeToString()
-    return engine(content)(arrays)
+def run(
+    model, arrays, problem_type=None, engine=onnx_runtime.open_onnxruntime, **settings
+):
+    proto = onnx_graph.build(model, problem_type, **settings)
+    return engine(proto.SerializeToString())(arrays)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,25 @@ def test_graph_has_the_outputs_of_its_model(kind, hidden_act):
         for name, values in expected.items():
             np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
     assert_inputs_move(model, arrays, expected)
+
+
+@pytest.mark.parametrize(
+    ("network", "kind"),
+    daily.params(
+        itertools.product((None, *RELATIVES), KINDS),
+        lambda pair: pair[0] in (None, mpnet.MPNetConfig) and pair[1] == "tagger",
+    ),
+)
+def test_products_on_their_own_are_those_of_fused_operations(network, kind):
+    config = relative(network) if network else None
+    model, arrays = build(kind, config=config), features()
+    expected = model(arrays, training=False)
+    proto = onnx_graph.build(model, None, splits_products=True)
+    assert "Attention" not in {node.op_type for node in proto.graph.node}
+    for engine in (onnx_runtime.open_onnxruntime, onnx_runtime.open_openvino):
+        actual = run(model, arrays, engine=engine, splits_products=True)
+        for name, values in expected.items():
+            np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
 
 
 def test_vectors_are_cut_as_the_model_cuts_them(monkeypatch):

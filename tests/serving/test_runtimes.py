@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import errors, tf_serving
+from contract import cores, errors, tf_serving
 from contract import features as feature_names
+from data_pipeline.batches import packing
 from data_pipeline.classification import encoding
 from data_pipeline.text import wordpiece
 from modeling import losses, models
@@ -30,7 +31,7 @@ BILSTM = {"head": "bilstm"}
 ROUNDING = 1e-5  # of float32; the runtimes multiply in another order
 
 
-def save(module, directory, export_format, quantization="none", files=None):
+def save(module, directory, export_format, quantization="none", files=None, **others):
     return formats.save(
         module,
         str(directory),
@@ -38,6 +39,7 @@ def save(module, directory, export_format, quantization="none", files=None):
         model=module.stages.forward.model,
         export_format=export_format,
         quantization=quantization,
+        **others,
     )
 
 
@@ -166,6 +168,58 @@ def centred_classifier():
     return network, features
 
 
+def served(network):
+    tokenizer = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
+    return export.TextClassifier(
+        encoding.Encoder(tokenizer, 9),
+        losses.WithProbabilities("classification", network),
+        [variable.value for variable in network.variables],
+        ("a", "b", "c"),
+    )
+
+
+def examples_of(features, rows=slice(None)):
+    """The packed rows of features."""
+    ids, mask = (np.asarray(features[n])[rows] for n in ("input_ids", "input_mask"))
+    lengths = mask.sum(axis=1)
+    tokens = ids[mask.astype(bool)].astype(np.int32)
+    return packing.Packed(tokens, packing.row_splits(lengths), lengths)
+
+
+@pytest.mark.parametrize("multiplies", [False, True])
+def test_static_int8_has_scales_of_the_rows_that_it_is_given(
+    multiplies, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(cores, "multiply_int8", lambda: multiplies)  # by OpenVINO
+    network, features = centred_classifier()
+    expected = tf.nn.softmax(network(features)["logits"])
+    assert np.ptp(expected, axis=0).max() > 0.4
+
+    def error(rows, folder):
+        path = save(
+            served(network),
+            tmp_path / folder,
+            "onnx",
+            "static_int8",
+            calibration=examples_of(features, rows),
+        )
+        running = runtimes.open_network(path)
+        actual = running(features)["probabilities"]
+        for row in range(7):  # neighbours change nothing
+            alone = running({k: v[row : row + 1] for k, v in features.items()})
+            np.testing.assert_allclose(
+                alone["probabilities"][0], actual[row], atol=ROUNDING
+            )
+        return np.abs(actual - expected).max()
+
+    of_all = error(slice(None), "all")
+    assert 1e-3 < of_all < 0.04
+    # Larger activations than those of one token are cut.
+    assert error(slice(2, 3), "one") > 1.1 * of_all
+    with pytest.raises(errors.InputError, match="scales on texts, and there are none"):
+        save(served(network), tmp_path, "onnx", "static_int8")
+
+
 # Errors are the largest of 7 rows. With the seeds 4 to 15 in the place of 4, of a
 # softmax that varies by 0.42 to 0.65, LiteRT's dynamic int8 moves it by 0.008 to 0.039,
 # float16 by 0.00016 to 0.00072.
@@ -183,14 +237,7 @@ def test_quantization_makes_exports_smaller_and_coarser(
 ):
     network, features = centred_classifier()
     variables = [variable.value for variable in network.variables]
-    tokenizer = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
-    module = export.TextClassifier(
-        encoding.Encoder(tokenizer, 9),
-        losses.WithProbabilities("classification", network),
-        variables,
-        ("a", "b", "c"),
-    )
-    path = save(module, tmp_path, export_format, quantization)
+    path = save(served(network), tmp_path, export_format, quantization)
     assert capsys.readouterr().out.startswith(f"{quantization}: ")
     before = 4 * sum(variable.shape.num_elements() for variable in variables)
     file = os.path.join(path, runtimes.RUNTIMES[export_format].MODEL)
