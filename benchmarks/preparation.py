@@ -133,11 +133,11 @@ def share(*, directory, pretrained, train_file, dev_file, similar_file, epochs):
     texts = [text for *both, _ in pairs for text in both]
     calibration = [text for text, _ in train[:300]]
     _write_json(f"{directory}/calibration.json", calibration)
-    pairs = [(text, text) for text in calibration]
+    same = [(text, text) for text in calibration]
     shared = {}
     for head, model, source, checked, right, own in (
         ("classifier", fitted, weights, [t for t, _ in dev], ids, train[:300]),
-        ("text_encoder", encoder, pretrained, texts, scores, pairs),
+        ("text_encoder", encoder, pretrained, texts, scores, same),
     ):
         path = _write_json(f"{directory}/{head}.json", checked)
         shared[head] = {"weights": source, "checked": path, "right": right}
