@@ -154,7 +154,7 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
     def check(self) -> None:
         """Refuses an action that lacks its file, and English for Chinese."""
         super().check()
-        reads = self.do_predict or self.evaluate_steps
+        reads = self.do_predict or self.evaluate_steps or "dev" in self.wanted_splits
         errors.refuse(
             (
                 self.is_chinese and self._wants_original,
@@ -172,7 +172,8 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
             ),
             (
                 reads and not self.predict_file,
-                "--do_predict and --evaluate_steps need a --predict_file, a SQuAD json",
+                "--do_predict, --evaluate_steps and --quantization=static_int8 need a "
+                "--predict_file, a SQuAD json",
             ),
         )
         if reads and self.is_chinese:
