@@ -1,4 +1,4 @@
-"""The processor cores that this process may use."""
+"""The number of processor cores that this process may use."""
 
 import math
 import os
@@ -7,14 +7,6 @@ import pathlib
 # CPU time of a container in each period, in microseconds: of cgroup v2, and of v1.
 _CPU = "/sys/fs/cgroup/cpu"
 _QUOTAS = ((f"{_CPU}.max",), (f"{_CPU}/cpu.cfs_quota_us", f"{_CPU}/cpu.cfs_period_us"))
-
-
-def multiply_int8() -> bool:
-    """Whether they have instructions that multiply and add int8 (VNNI); as of Linux."""
-    try:
-        return "vnni" in pathlib.Path("/proc/cpuinfo").read_text("utf-8")
-    except OSError:
-        return False
 
 
 def usable() -> int:

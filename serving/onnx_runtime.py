@@ -20,6 +20,7 @@ from data_pipeline.batches import packing
 from modeling import losses
 from modeling import sequences as windows
 from serving import export
+from training.distribution import processor
 
 PACKAGES = ("onnxruntime", "onnx")  # the first runs, both write
 MODEL = "model.onnx"
@@ -124,13 +125,17 @@ class Network:
         with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
             content = file.read()
         self.has_independent_rows = b"DynamicQuantize" not in content
-        is_float = b"DequantizeLinear" not in content
-        is_open = (is_float or cores.multiply_int8()) and open_openvino(content)
-        self._run = is_open or open_onnxruntime(content)
+        fits = b"DequantizeLinear" not in content or has_int8_products()
+        self._run = (fits and open_openvino(content)) or open_onnxruntime(content)
 
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
         names = feature_names.ENCODER_INPUTS
         return self._run({n: np.asarray(features[n], np.int32) for n in names})
+
+
+def has_int8_products() -> bool:
+    """Whether the processor has instructions that OpenVINO multiplies int8 by."""
+    return bool({"avx512_vnni", "avx_vnni"} & processor.instruction_sets())
 
 
 def open_onnxruntime(content: bytes) -> Callable[..., dict[str, np.ndarray]]:

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import cores, errors, tf_serving
+from contract import errors, tf_serving
 from contract import features as feature_names
 from data_pipeline.batches import packing
 from data_pipeline.classification import encoding
 from data_pipeline.text import wordpiece
 from modeling import losses, models
 from modeling.features import head_config
-from serving import export, formats, predictor, runtimes
+from serving import export, formats, onnx_runtime, predictor, runtimes
 from tests import daily
 from tests.modeling import random_weights
 from tests.serving import networks, test_export
+from training.distribution import processor
 
 CONFIG = test_export.CONFIG
 ELMO, GPT = random_weights.ELMO, random_weights.GPT
@@ -186,11 +187,20 @@ def examples_of(features, rows=slice(None)):
     return packing.Packed(tokens, packing.row_splits(lengths), lengths)
 
 
-@pytest.mark.parametrize("multiplies", [False, True])
+@pytest.mark.parametrize("flags", ["avx2", "avx2 avx512_vnni"])  # of OpenVINO
 def test_static_int8_has_scales_of_the_rows_that_it_is_given(
-    multiplies, tmp_path, monkeypatch
+    flags, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(cores, "multiply_int8", lambda: multiplies)  # by OpenVINO
+    monkeypatch.setattr(processor, "instruction_sets", lambda: {*flags.split()})
+    engine = "open_openvino" if "vnni" in flags else "open_onnxruntime"
+    called = []
+    running = getattr(onnx_runtime, engine)
+
+    def opening(content):
+        called.append(engine)
+        return running(content)
+
+    monkeypatch.setattr(onnx_runtime, engine, opening)
     network, features = centred_classifier()
     expected = tf.nn.softmax(network(features)["logits"])
     assert np.ptp(expected, axis=0).max() > 0.4
@@ -210,6 +220,7 @@ def test_static_int8_has_scales_of_the_rows_that_it_is_given(
             np.testing.assert_allclose(
                 alone["probabilities"][0], actual[row], atol=ROUNDING
             )
+        assert called.pop()
         return np.abs(actual - expected).max()
 
     of_all = error(slice(None), "all")
