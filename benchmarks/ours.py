@@ -57,8 +57,9 @@ def open_model(job):
     """The model of a job, with its weights."""
     files = model_directory.locate(job.pretrained, needs_all=False)
     config = model_directory.read_config(files.config_file)
-    model = pretrainers.build(job.head, job.num_classes, config)
-    print(checkpoint.load(model, files.init_checkpoint), file=sys.stderr)
+    with checkpoint.drawing_after():  # as in our runs, only what the weights lack
+        model = pretrainers.build(job.head, job.num_classes, config)
+        print(checkpoint.load(model, files.init_checkpoint), file=sys.stderr)
     return model
 
 
