@@ -18,7 +18,7 @@ import numpy as np
 
 import bert_reborn as bert
 from benchmarks import few_labels, rows, sides
-from contract import features
+from contract import export_formats, features
 from data_pipeline.batches import batching, packing
 from data_pipeline.embedding import corpora
 from data_pipeline.embedding import split as text_sets
@@ -149,12 +149,12 @@ def share(*, directory, pretrained, train_file, dev_file, similar_file, epochs):
 
 
 def export(model, directory, calibration, export_format, quantization):
-    """The directory of an export, and why there is none; static int8 reads rows."""
+    """The directory of an export, and why there is none."""
     settings = {"export_format": export_format, "quantization": quantization}
+    path = f"{directory}/{'-'.join(settings.values())}"
+    rows = calibration if quantization == export_formats.STATIC_INT8 else None
     try:
-        return model.export(
-            f"{directory}/{'-'.join(settings.values())}", rows=calibration, **settings
-        ), ""
+        return model.export(path, rows=rows, **settings), ""
     except ValueError as error:  # such as that of a format that is not known
         return "", str(error)
 

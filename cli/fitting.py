@@ -347,6 +347,7 @@ class FittedModel(Generic[OwnSettings]):
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         return shutil.copy(page, path)
 
+    @argument_names.in_errors
     def export(
         self,
         export_dir: Any,
@@ -361,15 +362,13 @@ class FittedModel(Generic[OwnSettings]):
         `evaluate`, `static_int8` learns how large activations are.
         """
         self.loaded.check_trained("export")
-        if quantization == export_formats.STATIC_INT8 and rows is None:
-            raise errors.InputError(
-                f'export: quantization="{quantization}" needs rows like those that it '
-                "will answer; give rows=..., as of evaluate"
-            )
+        export_formats.check(export_format, quantization, rows is not None)
         model = self.loaded.model
         form = {"export_format": export_format, "quantization": quantization}
-        pairs = {"text_b_column": "text_b"} if self.loaded.num_texts == 2 else {}
-        given = {} if rows is None else {self.dev_file: (rows, None)}
+        given, pairs = {self.dev_file: (rows, None)}, {}
+        if rows is None:  # which say themselves whether they are pairs
+            given = {}
+            pairs = {"text_b_column": "text_b"} if self.loaded.num_texts == 2 else {}
         with self._task("do_export", given, **form, **pairs) as (task, _):
             make, files = functools.partial(task.served, model), task.export_files
             form["calibration"] = task.calibration()

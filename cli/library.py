@@ -12,6 +12,7 @@ import tensorflow as tf
 from cli import argument_names, command_line
 from contract import (
     errors,
+    export_formats,
     features,
     file_names,
     remote_files,
@@ -421,7 +422,7 @@ class Loaded:
         *,
         export_format="saved_model",
         quantization="none",
-        texts=(),
+        texts=None,
         seconds=None,
     ) -> str:
         """Writes the next version of an export that takes raw text; its path.
@@ -430,7 +431,10 @@ class Loaded:
         of pairs, `static_int8` learns how large activations are.
         """
         label_set, model = self._label_set("export"), self.model
-        rows = self._pack.pack(*self._checked(texts, seconds)) if len(texts) else None
+        export_formats.check(export_format, quantization, texts is not None)
+        rows = None
+        if texts is not None:
+            rows = self._pack.pack(*self._checked(texts, seconds))
 
         def make(variables):
             return classifiers.served(self._pack, label_set, model, variables)

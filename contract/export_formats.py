@@ -23,8 +23,12 @@ def of_run(output_dir: str) -> list[tuple[str, str]]:
     return [pair for pair in folders.items() if pair[0] in names]
 
 
-def check(export_format: str, quantization: str) -> None:
-    """Raises InputError where there is no such format, or it has no such weights."""
+def check(export_format: str, quantization: str, has_rows: bool | None = None) -> None:
+    """Raises InputError where there is no such format, or it has no such weights.
+
+    `has_rows`: whether there are rows to calibrate scales on; None where that is for
+    later.
+    """
     for name, value, values in (
         ("export_format", export_format, FORMATS),
         ("quantization", quantization, QUANTIZATIONS),
@@ -33,6 +37,19 @@ def check(export_format: str, quantization: str) -> None:
             raise errors.InputError(
                 f"--{name}={value} is not one of {', '.join(values)}; choose one"
             )
+    if quantization == STATIC_INT8 and export_format != "onnx":
+        raise errors.InputError(
+            f"--quantization={STATIC_INT8} is for ONNX exports; add "
+            "--export_format=onnx"
+        )
+    if has_rows is not None and has_rows != (quantization == STATIC_INT8):
+        raise errors.InputError(
+            f"--quantization={quantization} calibrates no scales on rows; leave them "
+            "out"
+            if has_rows
+            else f"--quantization={STATIC_INT8} calibrates scales on rows; give some "
+            "like those that it will answer"
+        )
     if quantization != "none" and export_format == SAVED_MODEL:
         raise errors.InputError(
             f"--quantization={quantization} is for LiteRT and ONNX exports; add "
@@ -42,9 +59,4 @@ def check(export_format: str, quantization: str) -> None:
         raise errors.InputError(
             "--quantization=float16 is for LiteRT exports; ONNX exports have "
             f"--quantization=dynamic_int8 and {STATIC_INT8}"
-        )
-    if quantization == STATIC_INT8 and export_format != "onnx":
-        raise errors.InputError(
-            f"--quantization={STATIC_INT8} is for ONNX exports; LiteRT exports have "
-            "--quantization=dynamic_int8"
         )

@@ -30,8 +30,8 @@ def build(
         model: a BertClassifier, BertTagger, BertSpanPredictor or TextEncoder; see
             `onnx_runtime.check`.
         problem_type: of a classifier whose `probabilities` are an output as well.
-        splits_products: whether all products with weights are a MatMul, and none a part
-            of a fused operation.
+        splits_products: whether each product of a block with weights is a MatMul, and
+            none a part of a fused operation.
     """
     graph, count = Graph(model, splits_products), model.num_classes
     network = model.config.spec.onnx(graph, model)
@@ -52,6 +52,16 @@ def build(
     sides = graph.node("Split", logits, count=2, axis=-1, num_outputs=2)
     starts, ends = (graph.node("Squeeze", side, axis) for side in sides)
     return graph.finish({"start_logits": starts, "end_logits": ends}, ["B", "S"])
+
+
+def products_of_activations(proto: ModelProto) -> list[str]:
+    """The names of the MatMuls of a graph that have no weights, as of attention."""
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    return [
+        node.name
+        for node in proto.graph.node
+        if node.op_type == "MatMul" and node.input[1] not in weights
+    ]
 
 
 class Graph:
@@ -84,9 +94,10 @@ class Graph:
     def node(self, kind, *inputs, count=1, domain="", **attributes):
         """An operation of one output, or of `count`, which is a list then."""
         outputs = [f"{kind}_{len(self._nodes)}_{number}" for number in range(count)]
-        self._nodes.append(
-            helper.make_node(kind, inputs, outputs, domain=domain, **attributes)
+        node = helper.make_node(
+            kind, inputs, outputs, name=outputs[0], domain=domain, **attributes
         )
+        self._nodes.append(node)
         return outputs if count > 1 else outputs[0]
 
     def fused(self, kind, *inputs, **attributes):

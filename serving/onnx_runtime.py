@@ -80,10 +80,8 @@ def convert(
                 path,
                 types.SimpleNamespace(get_next=lambda: next(rows, None)),
                 op_types_to_quantize=["MatMul"],
-                extra_options={
-                    "MatMulConstBOnly": True,  # not products of two activations
-                    "OpTypesToExcludeOutputQuantization": ["MatMul"],
-                },
+                nodes_to_exclude=onnx_graph.products_of_activations(proto),
+                extra_options={"OpTypesToExcludeOutputQuantization": ["MatMul"]},
                 **settings,
             )
         else:
@@ -97,7 +95,7 @@ def _calibration_rows(examples):
     """Features int32 [G, S] of each of some examples, from the first to the last."""
     if examples is None or not len(examples):
         raise errors.InputError(
-            f"--quantization={export_formats.STATIC_INT8} calibrates scales on texts, "
+            f"--quantization={export_formats.STATIC_INT8} calibrates scales on rows, "
             "and there are none; give some like those that it will answer"
         )
     count = min(len(examples), _CALIBRATED)
@@ -118,7 +116,7 @@ class Network:
 
     Attributes:
         has_independent_rows: whether the outputs of a row are those of the row alone;
-            int8 has one scale for the numbers of all rows.
+            dynamic int8 has one scale for the numbers of all rows.
     """
 
     def __init__(self, directory: str):
@@ -158,7 +156,7 @@ def open_onnxruntime(content: bytes) -> Callable[..., dict[str, np.ndarray]]:
 def open_openvino(content: bytes) -> Callable[..., dict[str, np.ndarray]] | None:
     """A function of arrays by name; None where OpenVINO cannot run the network.
 
-    It has no operations for the int8 weights of ONNX Runtime.
+    It has no operations for dynamic int8.
     """
     if importlib.util.find_spec("openvino") is None:
         return None

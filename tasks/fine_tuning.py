@@ -158,7 +158,8 @@ class FineTuningTask(abc.ABC):
         self, model: Any, plan: run_plan.Plan
     ) -> tuple["FineTuningTask", inference.CachedEvaluation]:
         """The task with the rows for this model, and what scores a split by it."""
-        if plan.writes and plan.writes_records:
+        is_export_alone = not (plan.timetable or plan.evaluates or plan.predicts)
+        if plan.writes and plan.writes_records and not is_export_alone:
             self.write_records(plan.output_dir)
         task = copy.copy(self)
         if plan.feature_cache and not model.network.trainable:

@@ -144,16 +144,18 @@ class FineTuning(Passes):
         "and OpenVINO, the fastest on a CPU.",
         choices=export_formats.FORMATS,
         changes=fields.NOTHING,
+        in_python=False,
     )
     quantization: str = fields.output(
         "none",
         "Weights of a LiteRT or ONNX export. none: float32. dynamic_int8: int8, with "
         "int8 matrix products, a quarter of the size. static_int8, for ONNX: besides, "
-        "activations have scales of 300 rows of --train_file, without training of "
-        "--dev_file; batches take less time. float16, for LiteRT: half the size, "
-        "computed in float32.",
+        "activations have scales of 300 rows of the training file or, without "
+        "--do_train, of the dev file; batches take less time. float16, for LiteRT: "
+        "half the size, computed in float32.",
         choices=export_formats.QUANTIZATIONS,
         changes=fields.NOTHING,
+        in_python=False,
     )
 
     @property
@@ -187,9 +189,10 @@ class FineTuning(Passes):
         evaluates = self.evaluates or (
             self.do_train and bool(self.evaluate_steps or self.grid)
         )
-        calibrates = self.do_export and self.quantization == export_formats.STATIC_INT8
-        evaluates |= calibrates and self.calibration_split == "dev"
-        wanted = {"train": self.do_train, "dev": evaluates, "test": self.do_predict}
+        is_static = self.quantization == export_formats.STATIC_INT8
+        calibrates = self.do_export and is_static and self.calibration_split == "dev"
+        needs_dev = evaluates or calibrates
+        wanted = {"train": self.do_train, "dev": needs_dev, "test": self.do_predict}
         return [split for split, is_wanted in wanted.items() if is_wanted]
 
     @property

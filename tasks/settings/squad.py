@@ -154,7 +154,8 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
     def check(self) -> None:
         """Refuses an action that lacks its file, and English for Chinese."""
         super().check()
-        reads = self.do_predict or self.evaluate_steps or "dev" in self.wanted_splits
+        scores = self.do_predict or self.evaluate_steps
+        reads = scores or "dev" in self.wanted_splits
         errors.refuse(
             (
                 self.is_chinese and self._wants_original,
@@ -172,9 +173,9 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
             ),
             (
                 reads and not self.predict_file,
-                "--do_predict, --evaluate_steps and --quantization=static_int8 need a "
-                "--predict_file, a SQuAD json",
+                "--do_predict, --evaluate_steps and, without --do_train, "
+                "--quantization=static_int8 need a --predict_file, a SQuAD json",
             ),
         )
-        if reads and self.is_chinese:
+        if scores and self.is_chinese:
             errors.check_installed(f"--task_name={self.task_name}", "nltk")

@@ -245,6 +245,20 @@ def test_pairs_are_exported_as_pairs(model_dir, tmp_path):
     assert answer["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)
 
 
+@pytest.mark.slow
+def test_static_int8_is_calibrated_on_rows_of_each_kind(model_dir, tmp_path):
+    pairs = [(text, "the shop", label) for text, label in ROWS]
+    settings = {"export_format": "onnx", "quantization": "static_int8"}
+    models = {name: (fitted(name, model_dir), DEV[name]) for name in DEV}
+    models["pairs"] = bert.classifier(model_dir).fit(pairs, **SHORT), pairs
+    for name, (made, rows) in models.items():
+        path = made.export(tmp_path / name, rows=rows, **settings)
+        served = bert.Predictor(path)
+        assert served.predict(*[["a film"] for _ in served.text_names])
+        with pytest.raises(ValueError, match=r'^quantization="static_int8" calibrates'):
+            made.export(tmp_path / "none", **settings)
+
+
 @pytest.mark.parametrize("name", ONE_DAILY)
 def test_what_is_saved_opens_as_the_same_kind(name, model_dir, tmp_path):
     made = fitted(name, model_dir)
