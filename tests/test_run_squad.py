@@ -159,6 +159,19 @@ def test_predictions_do_not_depend_on_padding_and_batches(trained, data, tmp_pat
 
 
 @pytest.mark.slow
+def test_static_int8_reads_the_predict_file_and_leaves_an_export_alone(
+    trained, data, tmp_path
+):
+    flags = "--do_export", "--export_format=onnx", "--quantization=static_int8"
+    for number in (1, 2):
+        done = run(trained[0], tmp_path, files(data)[1], *flags)
+        assert f"export_onnx/{number}" in done.out
+    assert [path.name for path in tmp_path.iterdir()] == ["export_onnx"]
+    done = squad(trained[0], tmp_path, *flags)
+    assert done.code and "static_int8 need a --predict_file" in done.err
+
+
+@pytest.mark.slow
 def test_version_2_leaves_questions_without_answers_in_files_and_export(
     trained_2, data
 ):
