@@ -43,7 +43,7 @@ REFUSED = {
             "At least one of `do_train`, `do_predict` or `do_export` must be True."
         ),
         "--train_file=": "--do_train needs a --train_file, a SQuAD json",
-        "--do_predict": "--do_predict, --evaluate_steps and --quantization=static_int8",
+        "--do_predict": "--do_predict, --evaluate_steps and, without --do_train, ",
         "--do_predict --predict_file=no": f"--predict_file=no: {NO_FILE}",
         "--task_name=drcd --answer_aligner=original": (
             "--task_name=drcd has --answer_aligner=words; leave it out"
