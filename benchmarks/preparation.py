@@ -131,12 +131,13 @@ def share(*, directory, pretrained, train_file, dev_file, similar_file, epochs):
     names, scores = fitted.classes.names, [float(score) for *_, score in pairs]
     ids = [names.index(label) for _, label in dev]
     texts = [text for *both, _ in pairs for text in both]
-    calibration = [text for text, _ in train[:300]]
-    _write_json(f"{directory}/calibration.json", calibration)
-    same = [(text, text) for text in calibration]
+    calibration = train[:300]
+    calibrating = [text for text, _ in calibration]
+    _write_json(f"{directory}/calibration.json", calibrating)
+    same = [(text, text) for text in calibrating]
     shared = {}
     for head, model, source, checked, right, own in (
-        ("classifier", fitted, weights, [t for t, _ in dev], ids, train[:300]),
+        ("classifier", fitted, weights, [t for t, _ in dev], ids, calibration),
         ("text_encoder", encoder, pretrained, texts, scores, same),
     ):
         path = _write_json(f"{directory}/{head}.json", checked)

@@ -365,10 +365,9 @@ class FittedModel(Generic[OwnSettings]):
         export_formats.check(export_format, quantization, rows is not None)
         model = self.loaded.model
         form = {"export_format": export_format, "quantization": quantization}
-        given, pairs = {self.dev_file: (rows, None)}, {}
-        if rows is None:  # which say themselves whether they are pairs
-            given = {}
-            pairs = {"text_b_column": "text_b"} if self.loaded.num_texts == 2 else {}
+        given = {} if rows is None else {self.dev_file: (rows, None)}
+        is_pair = rows is None and self.loaded.num_texts == 2  # rows show it themselves
+        pairs = {"text_b_column": "text_b"} if is_pair else {}
         with self._task("do_export", given, **form, **pairs) as (task, _):
             make, files = functools.partial(task.served, model), task.export_files
             form["calibration"] = task.calibration()

@@ -12,7 +12,6 @@ import tensorflow as tf
 from cli import argument_names, command_line
 from contract import (
     errors,
-    export_formats,
     features,
     file_names,
     remote_files,
@@ -431,7 +430,6 @@ class Loaded:
         of pairs, `static_int8` learns how large activations are.
         """
         label_set, model = self._label_set("export"), self.model
-        export_formats.check(export_format, quantization, texts is not None)
         rows = None
         if texts is not None:
             rows = self._pack.pack(*self._checked(texts, seconds))

@@ -83,7 +83,7 @@ def writer(
     Raises:
         InputError: there is no such format, or it does not have such weights.
     """
-    export_formats.check(export_format, quantization)
+    export_formats.check(export_format, quantization, bool(calibration))
     if export_format == export_formats.SAVED_MODEL:
         return export.write_saved_model
     return functools.partial(

@@ -93,11 +93,6 @@ def convert(
 
 def _calibration_rows(examples):
     """Features int32 [G, S] of each of some examples, from the first to the last."""
-    if examples is None or not len(examples):
-        raise errors.InputError(
-            f"--quantization={export_formats.STATIC_INT8} calibrates scales on rows, "
-            "and there are none; give some like those that it will answer"
-        )
     count = min(len(examples), _CALIBRATED)
     for index in np.linspace(0, len(examples) - 1, count, dtype=np.int64):
         grids = packing.gather(examples, index[np.newaxis])
@@ -123,7 +118,7 @@ class Network:
         with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
             content = file.read()
         self.has_independent_rows = b"DynamicQuantize" not in content
-        fits = b"DequantizeLinear" not in content or has_int8_products()
+        fits = b"DequantizeLinear" not in content or _has_int8_products()
         self._run = (fits and open_openvino(content)) or open_onnxruntime(content)
 
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -131,7 +126,7 @@ class Network:
         return self._run({n: np.asarray(features[n], np.int32) for n in names})
 
 
-def has_int8_products() -> bool:
+def _has_int8_products() -> bool:
     """Whether the processor has instructions that OpenVINO multiplies int8 by."""
     return bool({"avx512_vnni", "avx_vnni"} & processor.instruction_sets())
 

@@ -158,8 +158,7 @@ class FineTuningTask(abc.ABC):
         self, model: Any, plan: run_plan.Plan
     ) -> tuple["FineTuningTask", inference.CachedEvaluation]:
         """The task with the rows for this model, and what scores a split by it."""
-        is_export_alone = not (plan.timetable or plan.evaluates or plan.predicts)
-        if plan.writes and plan.writes_records and not is_export_alone:
+        if plan.writes and plan.writes_records:
             self.write_records(plan.output_dir)
         task = copy.copy(self)
         if plan.feature_cache and not model.network.trainable:

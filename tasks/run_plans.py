@@ -268,6 +268,8 @@ def fine_tuning_plan(
             pad_to=next(iter(own.lengths.values())) if static else None,
             predict_batch_size=own.predict_batch_size,
             feature_cache=cache,
+            # An export alone reads rows for its scales, if any.
+            writes_records=own.do_train or own.evaluates or own.do_predict,
         )
 
     combinations = grid.combine(settings.combinations(), one_run)

@@ -228,7 +228,7 @@ def test_static_int8_has_scales_of_the_rows_that_it_is_given(
     assert 1e-3 < of_all < 0.04
     # Larger activations than those of one token are cut.
     assert error(slice(2, 3), "one") > 1.1 * of_all
-    with pytest.raises(errors.InputError, match="scales on rows, and there are none"):
+    with pytest.raises(errors.InputError, match="calibrates scales on rows; give some"):
         save(served(network), tmp_path, "onnx", "static_int8")
 
 
