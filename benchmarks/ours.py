@@ -90,7 +90,10 @@ def train(job):
     step_class = (
         contrastive_step.ContrastiveTrainStep if is_contrast else train_step.TrainStep
     )
-    plan = run_plan.Plan(output_dir="", seed=1, strategy=strategy)
+    rewrites = job.head == "pretraining" or devices.rewrites_steps(strategy)
+    plan = run_plan.Plan(
+        output_dir="", seed=1, strategy=strategy, rewrites_graphs=rewrites
+    )
     run_steps = step_class(plan, model, adam, OBJECTIVES[job.head]())
     iterator = iter(devices.distributed(strategy, dataset_of(job)))
     rates = tf.fill([max(job.warm_up, job.steps)], 1e-5)

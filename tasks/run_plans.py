@@ -31,6 +31,7 @@ from training import (
     run_plan,
     schedule,
 )
+from training.distribution import devices
 from training.optimizers import choices
 
 Own = TypeVar("Own", bound=fine_tuning.FineTuning)
@@ -269,6 +270,7 @@ def fine_tuning_plan(
             predict_batch_size=own.predict_batch_size,
             feature_cache=cache,
             # An export alone reads rows for its scales, if any.
+            rewrites_graphs=devices.rewrites_steps(strategy),
             writes_records=own.do_train or own.evaluates or own.do_predict,
         )
 

@@ -106,6 +106,7 @@ class Plan:
         seeds, combinations: for grid; without seeds that of the plan.
         dtype_policy: Keras' name for the dtype in which layers compute.
         optimizer, optimizer_arguments: its class, and its arguments by name.
+        rewrites_graphs: whether TensorFlow's Grappler rewrites the graphs of steps.
         layers: rates by layer; None for the same rate everywhere.
         lora: what is trained of the network by LoRA; None for all of it.
         batch_size: of all replicas together.
@@ -137,6 +138,7 @@ class Plan:
     seeds: Sequence[int] = ()
     combinations: Sequence[Combination] = ()
     jit_compile: bool = False
+    rewrites_graphs: bool = True
     dtype_policy: str = "float32"
     optimizer: type[clipped.ClippedOptimizer] = bert_adam.BertAdam
     optimizer_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -10,8 +10,9 @@ gradients are divided by it. An overflow skips the step and halves the scale; ma
 without one double it.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -64,6 +65,18 @@ class Scaling(NamedTuple):
 graph_function = functools.partial(tf.function, autograph=False)
 
 
+@contextlib.contextmanager
+def graphs_rewritten(is_rewritten: bool) -> Iterator[None]:
+    """Within, Grappler rewrites the graphs of called functions, or does not."""
+    option = "disable_meta_optimizer"
+    before = tf.config.optimizer.get_experimental_options().get(option, False)
+    tf.config.optimizer.set_experimental_options({option: not is_rewritten})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({option: before})
+
+
 class TrainStep:
     """The compiled function that does training steps.
 
@@ -101,6 +114,7 @@ class TrainStep:
             self._gradients, jit_compile=True if jit_compile else None
         )
         self.compiled = graph_function(self._steps)
+        self._rewrites_graphs = plan.rewrites_graphs
 
     def __call__(
         self,
@@ -123,7 +137,8 @@ class TrainStep:
             Float32 scalars of these `steps`, and the next Scaling: means of loss, its
             parts and gradient_norm; metrics; sums of examples, tokens and `skipped`.
         """
-        return self.compiled(iterator, rates, count, step, scaling)
+        with graphs_rewritten(self._rewrites_graphs):
+            return self.compiled(iterator, rates, count, step, scaling)
 
     def _steps(self, iterator, rates, count, step, scaling):
         """The loop of a call, whose sums are one vector while it runs.

@@ -57,10 +57,10 @@ def batches(*factors):
 
 
 class Trainer:
-    def __init__(self, **options):
+    def __init__(self, objective=OBJECTIVE, **options):
         self.model, self.adam = Table(), bert_adam.BertAdam()
         self.model.build()
-        self.run = steps.make(self.model, OBJECTIVE, self.adam, **options)
+        self.run = steps.make(self.model, objective, self.adam, **options)
 
     def __call__(self, iterator, count, scaling=None, step=0):
         options = {"count": count, "scaling": scaling, "step": step}
@@ -106,6 +106,34 @@ def test_results_are_means_and_sums_of_the_steps(trainer):
     assert scaling == train_step.Scaling.from_state({}).to_state()  # as it was
     trainer(False)(iter(batches(1)), 1)  # which is not traced again
     assert trainer(False).run.compiled.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_graphs_are_rewritten_where_the_plan_says_so(before):
+    optimizer, option, seen, states = (
+        tf.config.optimizer,
+        "disable_meta_optimizer",
+        [],
+        [],
+    )
+
+    def metrics(*_):
+        seen.append(optimizer.get_experimental_options()[option])
+        return {}
+
+    optimizer.set_experimental_options({option: before})
+    try:
+        objective = OBJECTIVE._replace(metrics=metrics)
+        for rewrites in (True, False):
+            trainer = Trainer(objective, rewrites_graphs=rewrites)
+            trainer(iter(batches(1, 2)), 2)
+            states.append(trainer.state())
+            assert optimizer.get_experimental_options()[option] == before
+    finally:
+        optimizer.set_experimental_options({option: False})
+    assert seen == [False, True]
+    for one, other in zip(*states, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 @pytest.mark.parametrize("factor", [LARGE, LARGEST])

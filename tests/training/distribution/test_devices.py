@@ -51,10 +51,12 @@ def test_one_device_is_described(monkeypatch):
     assert devices.describe(STRATEGY) == (
         "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica"
     )
+    assert not devices.rewrites_steps(STRATEGY)
     gpus.append(types.SimpleNamespace(name="/device:GPU:0"))
     assert devices.describe(STRATEGY) == (
         "devices: 1 GPU; strategy: one device, 1 replica"
     )
+    assert devices.rewrites_steps(STRATEGY)
     assert devices.compiles_steps(STRATEGY, static_length=128)
     assert not devices.compiles_steps(STRATEGY, static_length=None)
 
