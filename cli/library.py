@@ -431,8 +431,11 @@ class Loaded:
         """
         label_set, model = self._label_set("export"), self.model
         rows = None
-        if texts is not None:
-            rows = self._pack.pack(*self._checked(texts, seconds))
+        if texts is not None or seconds is not None:
+            given = self._checked(texts, seconds)
+            if not any(map(str.strip, given[0])):
+                raise errors.InputError("texts: all are blank; pass some with words")
+            rows = self._pack.pack(*given)
 
         def make(variables):
             return classifiers.served(self._pack, label_set, model, variables)

@@ -269,8 +269,9 @@ def fine_tuning_plan(
             pad_to=next(iter(own.lengths.values())) if static else None,
             predict_batch_size=own.predict_batch_size,
             feature_cache=cache,
+            rewrites_graphs=devices.rewrites_steps(strategy)
+            or own.gradient_accumulation_steps > 1,
             # An export alone reads rows for its scales, if any.
-            rewrites_graphs=devices.rewrites_steps(strategy),
             writes_records=own.do_train or own.evaluates or own.do_predict,
         )
 

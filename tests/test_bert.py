@@ -471,6 +471,21 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
             '^export_format="lite" is not one of saved_model, litert, onnx; choose one',
         ),
         (
+            lambda m: tiny.as_trained(bert.load(m, labels=[*"ab"])).export(
+                m / "export", seconds=["a"]
+            ),
+            "^texts is of type NoneType; give a list",
+        ),
+        (
+            lambda m: tiny.as_trained(bert.load(m, labels=[*"ab"])).export(
+                m / "export",
+                export_format="onnx",
+                quantization="static_int8",
+                texts=["", " "],
+            ),
+            "^texts: all are blank; pass some with words",
+        ),
+        (
             lambda m: bert.load(m, max_seq_length=129),
             "only trained up to sequence length 128",
         ),

@@ -66,11 +66,11 @@ graph_function = functools.partial(tf.function, autograph=False)
 
 
 @contextlib.contextmanager
-def graphs_rewritten(is_rewritten: bool) -> Iterator[None]:
-    """Within, Grappler rewrites the graphs of called functions, or does not."""
+def graphs_as_traced() -> Iterator[None]:
+    """Within, Grappler rewrites no graph of a function that the process calls."""
     option = "disable_meta_optimizer"
     before = tf.config.optimizer.get_experimental_options().get(option, False)
-    tf.config.optimizer.set_experimental_options({option: not is_rewritten})
+    tf.config.optimizer.set_experimental_options({option: True})
     try:
         yield
     finally:
@@ -137,8 +137,11 @@ class TrainStep:
             Float32 scalars of these `steps`, and the next Scaling: means of loss, its
             parts and gradient_norm; metrics; sums of examples, tokens and `skipped`.
         """
-        with graphs_rewritten(self._rewrites_graphs):
-            return self.compiled(iterator, rates, count, step, scaling)
+        arguments = iterator, rates, count, step, scaling
+        if self._rewrites_graphs:
+            return self.compiled(*arguments)
+        with graphs_as_traced():
+            return self.compiled(*arguments)
 
     def _steps(self, iterator, rates, count, step, scaling):
         """The loop of a call, whose sums are one vector while it runs.

@@ -67,9 +67,9 @@ def _by_name(place: str, row: Any, names: Names) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         values = (row,) if isinstance(row, str) else (*ordered(place, row),)
         if len(values) not in names:
+            wanted = " or ".join([*map(str, names), "a dict"])
             raise errors.InputError(
-                f"{place}: {row!r:.60} has {len(values)} values; give "
-                f"{' or '.join(map(str, names))}, or a dict"
+                f"{place}: {row!r:.60} has {len(values)} values; give {wanted}"
             )
         row = dict(zip(names[len(values)], values, strict=True))
     row = {str(key): _value(f"{place}: {key}", value) for key, value in row.items()}

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from absl import logging
+
 from contract import errors, export_formats
 from tasks.settings import fields, training
 
@@ -221,8 +223,23 @@ class FineTuning(Passes):
         """Refuses seeds, patience, a grid or an export that make no sense."""
         super().check()
         export_formats.check(self.export_format, self.quantization)
+        if not self.do_export and self.quantization != "none":
+            logging.warning(
+                "--quantization=%s: nothing is exported; set --do_export, too",
+                self.quantization,
+            )
         texts = ",".join(self.seeds)
+        dev_file = self.file_of("dev")
+        has_dev = getattr(self, dev_file) or getattr(self, "dev_share", 0)
         errors.refuse(
+            (
+                self.do_export
+                and self.quantization == export_formats.STATIC_INT8
+                and self.calibration_split == "dev"
+                and not (self.has_named_task or has_dev),
+                f"--quantization={export_formats.STATIC_INT8} takes scales from rows "
+                f"like those that it will answer; set --{dev_file} or --do_train",
+            ),
             (
                 self.export_server_config
                 and self.export_format != export_formats.SAVED_MODEL,

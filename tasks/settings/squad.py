@@ -155,7 +155,6 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
         """Refuses an action that lacks its file, and English for Chinese."""
         super().check()
         scores = self.do_predict or self.evaluate_steps
-        reads = scores or "dev" in self.wanted_splits
         errors.refuse(
             (
                 self.is_chinese and self._wants_original,
@@ -172,9 +171,8 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
                 "--do_train needs a --train_file, a SQuAD json",
             ),
             (
-                reads and not self.predict_file,
-                "--do_predict, --evaluate_steps and, without --do_train, "
-                "--quantization=static_int8 need a --predict_file, a SQuAD json",
+                scores and not self.predict_file,
+                "--do_predict and --evaluate_steps need a --predict_file, a SQuAD json",
             ),
         )
         if scores and self.is_chinese:

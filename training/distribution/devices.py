@@ -223,7 +223,8 @@ def compiles_steps(strategy: tf.distribute.Strategy, static_length: Any) -> bool
 def rewrites_steps(strategy: tf.distribute.Strategy) -> bool:
     """Whether Grappler pays: not on CPU, where steps of rewritten graphs save no time.
 
-    It takes a second of the first step; the steps of pretraining on CPU save 2 %.
+    It takes a second of the first step. Steps of pretraining, and those that accumulate
+    gradients, save 2 to 5 % of their time on CPU, too.
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     return is_tpu or bool(tf.config.list_logical_devices("GPU"))

@@ -27,3 +27,10 @@ def test_values_of_other_libraries_become_those_of_json():
 def test_bytes_that_are_no_text_are_refused(value):
     with pytest.raises(ValueError, match=r"^rows:1: answers: .* is not UTF-8; decode"):
         memory_rows.lines("rows", [{"answers": value}], {})
+
+
+def test_rows_that_have_no_order_are_dicts():
+    with pytest.raises(ValueError, match=r"^rows:1: 'a' has 1 values; give a dict$"):
+        list(memory_rows.named("rows", ["a"], {}))
+    with pytest.raises(ValueError, match="has 2 values; give 1 or a dict$"):
+        list(memory_rows.named("rows", [("a", "b")], {1: ("text",)}))

@@ -36,6 +36,7 @@ NO_MODEL = (
     "Hugging Face's hub (owner/name)"
 )
 TABLE = "sample_data/messages/train.tsv"
+STATIC = "--do_export --export_format=onnx --quantization=static_int8"
 # {further flags: how the line begins, or None} of the programs named by comma.
 REFUSED = {
     "run_squad": {
@@ -43,7 +44,8 @@ REFUSED = {
             "At least one of `do_train`, `do_predict` or `do_export` must be True."
         ),
         "--train_file=": "--do_train needs a --train_file, a SQuAD json",
-        "--do_predict": "--do_predict, --evaluate_steps and, without --do_train, ",
+        "--do_predict": "--do_predict and --evaluate_steps need a --predict_file, a ",
+        f"--nodo_train {STATIC}": "--quantization=static_int8 takes scales from rows",
         "--do_predict --predict_file=no": f"--predict_file=no: {NO_FILE}",
         "--task_name=drcd --answer_aligner=original": (
             "--task_name=drcd has --answer_aligner=words; leave it out"
@@ -58,6 +60,10 @@ REFUSED = {
             "be True."
         ),
         "--do_eval --dev_file=no": f"--dev_file=no: {NO_FILE}",
+        f"--nodo_train {STATIC}": (
+            "--quantization=static_int8 takes scales from rows like those that it will "
+            "answer; set --dev_file or --do_train"
+        ),
         "--evaluate_steps=3 --dev_file=no": f"--dev_file=no: {NO_FILE}",
         "--do_predict --test_file=no": f"--test_file=no: {NO_FILE}",
         "--nodo_train --do_export --train_file=no": None,  # nothing reads it
