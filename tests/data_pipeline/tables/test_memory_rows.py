@@ -32,5 +32,5 @@ def test_bytes_that_are_no_text_are_refused(value):
 def test_rows_that_have_no_order_are_dicts():
     with pytest.raises(ValueError, match=r"^rows:1: 'a' has 1 values; give a dict$"):
         list(memory_rows.named("rows", ["a"], {}))
-    with pytest.raises(ValueError, match="has 2 values; give 1 or a dict$"):
+    with pytest.raises(ValueError, match=r"has 2 values; give 1 or a dict$"):
         list(memory_rows.named("rows", [("a", "b")], {1: ("text",)}))
