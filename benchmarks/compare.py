@@ -173,7 +173,7 @@ def measure(settings, name, row, directory, shared):
         row = row._replace(max_seq_length=settings.max_seq_length)
     work = {
         "row": row._asdict(),
-        "directory": str(pathlib.Path(directory, name)),
+        "directory": str(pathlib.Path(directory, "rows", name)),
         "pretrained_dir": settings.pretrained,
         "path": settings.file_of(row),
         "steps": settings.steps,

@@ -71,6 +71,8 @@ def test_fastest_of_a_family_takes_all_turns(monkeypatch):
         calls.append((python, module, settings.get("variant")))
         if module == "preparation":
             assert settings["path"] == "t.tsv"
+            # Beside them lie the "classifier" and "text_encoder" that rows share.
+            assert settings["directory"] == "directory/rows/pairs"
             return {"job": job_of("train"), "examples": 224}
         assert settings["begun"] > 0 and settings["checked"] == ""
         return {"seconds": 8.0 if settings["variant"] == "sdpa" else 4.0}
