@@ -9,6 +9,7 @@ import tempfile
 import threading
 import types
 from collections.abc import Callable, Mapping
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,8 @@ class Network:
     Attributes:
         has_independent_rows: whether the outputs of a row are those of the row alone;
             dynamic int8 has one scale for the numbers of all rows.
+        map: a function of a list of features, a text each, to their outputs; None
+            where calls have whole batches.
     """
 
     def __init__(self, directory: str):
@@ -120,10 +123,17 @@ class Network:
         self.has_independent_rows = b"DynamicQuantize" not in content
         fits = b"DequantizeLinear" not in content or _has_int8_products()
         self._run = (fits and open_openvino(content)) or open_onnxruntime(content)
+        self.map = None if self.has_independent_rows else _text_by_text(content)
 
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        names = feature_names.ENCODER_INPUTS
-        return self._run({n: np.asarray(features[n], np.int32) for n in names})
+        return self._run(_as_read(features))
+
+
+def _as_read(features):
+    return {
+        name: np.asarray(features[name], np.int32)
+        for name in feature_names.ENCODER_INPUTS
+    }
 
 
 def _has_int8_products() -> bool:
@@ -131,12 +141,21 @@ def _has_int8_products() -> bool:
     return bool({"avx512_vnni", "avx_vnni"} & processor.instruction_sets())
 
 
-def open_onnxruntime(content: bytes) -> Callable[..., dict[str, np.ndarray]]:
-    """A function of arrays by name."""
+def _text_by_text(content):
+    """`map` of a Network: a core computes a text, as two of one wait for each other."""
+    run = open_onnxruntime(content, num_threads=1)
+    pool = futures.ThreadPoolExecutor(cores.usable())
+    return lambda texts: pool.map(lambda each: run(_as_read(each)), texts)
+
+
+def open_onnxruntime(
+    content: bytes, num_threads: int | None = None
+) -> Callable[..., dict[str, np.ndarray]]:
+    """A function of arrays by name; by default it has a thread for each core."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = cores.usable()
+    options.intra_op_num_threads = num_threads or cores.usable()
     session = onnxruntime.InferenceSession(
         content,
         options,

@@ -195,18 +195,21 @@ def _run(network, token_outputs, most_tokens, encoded):
         return {name: value[:count] for name, value in network(features).items()}
     planned = _plan_slices(mask.ndim)(mask, export.CALL_TOKENS, most_tokens)
     slices = export.Slices._make(each.numpy() for each in planned)
-    parts = []
-    for index in range(len(slices.ends)):
-        rows, longest = slices.rows(index)
-        inputs = {
+    cuts = [slices.rows(index) for index in range(len(slices.ends))]
+    inputs = [
+        {
             name: export.cut(grid[rows], mask.ndim - 1, longest)
             for name, grid in features.items()
         }
-        outputs, missing = network(inputs), size - longest
+        for rows, longest in cuts
+    ]
+    compute = getattr(network, "map", None) or functools.partial(map, network)
+    parts = list(compute(inputs))
+    for outputs, (_, longest) in zip(parts, cuts, strict=True):
         for name in token_outputs & outputs.keys():
-            widths = [(0, missing * (axis == 1)) for axis in range(outputs[name].ndim)]
+            missing, rank = size - longest, outputs[name].ndim
+            widths = [(0, missing * (axis == 1)) for axis in range(rank)]
             outputs[name] = np.pad(outputs[name], widths)
-        parts.append(outputs)
     places = np.argsort(slices.order)
     return {k: np.concatenate([part[k] for part in parts])[places] for k in parts[0]}
 

@@ -150,6 +150,11 @@ def test_network_takes_slices_of_rows_of_similar_length(classifier, monkeypatch)
     alone = runtimes.open_version(str(path)).predict("", columns)["probabilities"]
     assert counts[4:] == [(1, 10), (1, 6), (1, 5), (1, 3), (1, 2)]
     np.testing.assert_allclose(alone, wanted, atol=ROUNDING)
+    # Several at once, where the network has a `map`, in the order of the texts.
+    counting.map = lambda texts: [counting(each) for each in texts[::-1]][::-1]
+    at_once = runtimes.open_version(str(path)).predict("", columns)["probabilities"]
+    assert counts[9:] == counts[8:3:-1]
+    np.testing.assert_array_equal(at_once, alone)
 
 
 def centred_classifier():
