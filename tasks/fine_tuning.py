@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, export_formats, wording
+from contract import errors, wording
 from contract import outcomes as outcomes_lib
 from data_pipeline import label_maps
 from data_pipeline.batches import packing, sharing
@@ -267,9 +267,8 @@ class FineTuningTask(abc.ABC):
 
     def calibration(self) -> packing.Packed | None:
         """The examples of --quantization=static_int8, or None for others."""
-        if self.settings.quantization != export_formats.STATIC_INT8:
-            return None
-        return self.splits[self.settings.calibration_split].packed
+        split = self.settings.calibration_split
+        return self.splits[split].packed if split else None
 
     def compare_export(
         self, path: str, plan: run_plan.Plan, outcome: driver.Outcome

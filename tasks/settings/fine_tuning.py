@@ -191,15 +191,15 @@ class FineTuning(Passes):
         evaluates = self.evaluates or (
             self.do_train and bool(self.evaluate_steps or self.grid)
         )
-        is_static = self.quantization == export_formats.STATIC_INT8
-        calibrates = self.do_export and is_static and self.calibration_split == "dev"
-        needs_dev = evaluates or calibrates
+        needs_dev = evaluates or self.calibration_split == "dev"
         wanted = {"train": self.do_train, "dev": needs_dev, "test": self.do_predict}
         return [split for split, is_wanted in wanted.items() if is_wanted]
 
     @property
     def calibration_split(self) -> str:
-        """The split that has the rows of --quantization=static_int8."""
+        """The split that has the rows of --quantization=static_int8; "" without it."""
+        if not self.do_export or self.quantization != export_formats.STATIC_INT8:
+            return ""
         return "train" if self.do_train else "dev"
 
     def file_of(self, split: str) -> str:
@@ -233,9 +233,7 @@ class FineTuning(Passes):
         has_dev = getattr(self, dev_file) or getattr(self, "dev_share", 0)
         errors.refuse(
             (
-                self.do_export
-                and self.quantization == export_formats.STATIC_INT8
-                and self.calibration_split == "dev"
+                self.calibration_split == "dev"
                 and not (self.has_named_task or has_dev),
                 f"--quantization={export_formats.STATIC_INT8} takes scales from rows "
                 f"like those that it will answer; set --{dev_file} or --do_train",
