@@ -190,10 +190,11 @@ def _run(network, token_outputs, most_tokens, encoded):
         }
     padding = mask.size - np.count_nonzero(mask)
     is_slice = count < 2 or mask.size <= most_tokens
-    if is_slice and padding <= export.CALL_TOKENS:
+    call_tokens = getattr(network, "call_tokens", export.CALL_TOKENS)
+    if is_slice and padding <= call_tokens:
         # One slice, which TensorFlow need not find.
         return {name: value[:count] for name, value in network(features).items()}
-    planned = _plan_slices(mask.ndim)(mask, export.CALL_TOKENS, most_tokens)
+    planned = _plan_slices(mask.ndim)(mask, call_tokens, most_tokens)
     slices = export.Slices._make(each.numpy() for each in planned)
     cuts = [slices.rows(index) for index in range(len(slices.ends))]
     inputs = [

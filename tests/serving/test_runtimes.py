@@ -145,6 +145,12 @@ def test_network_takes_slices_of_rows_of_similar_length(classifier, monkeypatch)
     none = small.predict("", {"text": np.array([], object)})
     assert none["probabilities"].shape == (0, 3)
     assert len(counts) == 4
+    # Padding costs less than a call, where a call takes long.
+    counting.call_tokens = 20
+    padded = runtimes.open_version(str(path)).predict("", columns)["probabilities"]
+    assert counts[4:] == [(2, 10), (3, 5)]
+    np.testing.assert_allclose(padded, wanted, atol=ROUNDING)
+    del counting.call_tokens, counts[4:]
     # Rows that would depend on each other, as in int8, are computed one by one.
     counting.has_independent_rows = False
     alone = runtimes.open_version(str(path)).predict("", columns)["probabilities"]
@@ -220,6 +226,8 @@ def test_static_int8_has_scales_of_the_rows_that_it_is_given(
             calibration=examples_of(features, rows),
         )
         running = runtimes.open_network(path)
+        takes_long = engine == "open_openvino"
+        assert (running.call_tokens > export.CALL_TOKENS) == takes_long
         actual = running(features)["probabilities"]
         for row in range(7):  # neighbours change nothing
             alone = running({k: v[row : row + 1] for k, v in features.items()})
