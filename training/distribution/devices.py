@@ -215,9 +215,8 @@ def fitting_batch_size(
 
 def compiles_steps(strategy: tf.distribute.Strategy, static_length: Any) -> bool:
     """Whether XLA pays: on TPU; never on CPU; on GPU if all batches have one length."""
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return True
-    return bool(static_length and tf.config.list_logical_devices("GPU"))
+    accelerator = _accelerator(strategy)
+    return accelerator == "TPU" or bool(static_length and accelerator)
 
 
 def rewrites_steps(strategy: tf.distribute.Strategy) -> bool:
@@ -226,18 +225,22 @@ def rewrites_steps(strategy: tf.distribute.Strategy) -> bool:
     It takes a second of the first step. Steps of pretraining, and those that accumulate
     gradients, save 2 to 5 % of their time on CPU, too.
     """
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    return is_tpu or bool(tf.config.list_logical_devices("GPU"))
+    return bool(_accelerator(strategy))
+
+
+def _accelerator(strategy):
+    """TPU, GPU, or "" where the CPU computes."""
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return "TPU"
+    return "GPU" if tf.config.list_logical_devices("GPU") else ""
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
     """The devices in one line, for the head of a log."""
-    gpus = tf.config.list_logical_devices("GPU")
-    devices = f"CPU with {cores.usable()} cores, no GPU found"
-    if gpus:
-        devices = f"{len(gpus)} GPU"
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        devices = "TPU"
+    devices = _accelerator(strategy)
+    if devices == "GPU":
+        devices = f"{len(tf.config.list_logical_devices('GPU'))} GPU"
+    devices = devices or f"CPU with {cores.usable()} cores, no GPU found"
     kind = type(strategy).__name__.lstrip("_").removesuffix("V1")
     kind = "one device" if kind == "DefaultDistributionStrategy" else kind
     kind = kind.replace("CollectiveAllReduce", "MultiWorkerMirrored")
