@@ -6,7 +6,8 @@ PY := $(VENV)/bin/python
 DEMO_DIR := output/demo
 SAMPLES := sample_data/messages
 
-# Extras of pyproject.toml to install; with a GPU, CUDA as well.
+# Extras of pyproject.toml: those of the README's commands, and others; with a GPU, CUDA.
+USUAL := chinese,onnx,seq2seq,serve
 EXTRAS ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu)
 comma := ,
 
@@ -129,10 +130,10 @@ clean:
 # pulled the plug, and half an installation cannot be trusted: begin again.
 setup setup-dev: export SETUP_SCRIPT = $(SETUP)
 setup:
-	@sh -c "$$SETUP_SCRIPT" setup "chinese,seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
+	@sh -c "$$SETUP_SCRIPT" setup "$(USUAL)$(if $(EXTRAS),$(comma)$(EXTRAS))"
 	@$(MAKE) -s $(VENV)/.wheel
 setup-dev:
-	@sh -c "$$SETUP_SCRIPT" setup "dev,chinese,seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
+	@sh -c "$$SETUP_SCRIPT" setup "dev,$(USUAL)$(if $(EXTRAS),$(comma)$(EXTRAS))"
 	@$(MAKE) -s $(VENV)/.wheel
 
 # `bert_reborn` and the commands, for scripts that lie elsewhere: a copy, made anew where a

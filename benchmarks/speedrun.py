@@ -41,7 +41,7 @@ class SpeedrunSettings(fields.Settings):
     input_file: str = fields.data(
         fields.REQUIRED, "Files or globs of text, one sentence a line.", path=True
     )
-    blimp_file: str | None = fields.data(None, "BLiMP's pairs, JSONL.", path=True)
+    blimp_file: str | None = fields.data(None, "Files or globs of BLiMP.", path=True)
     zorro_file: str | None = fields.data(None, "Files or globs of Zorro.", path=True)
     recipe: str = fields.training(
         "configs/speedrun.flags", "Flags of run_pretraining.py, one a line.", path=True
@@ -56,7 +56,7 @@ class SpeedrunSettings(fields.Settings):
     def check(self) -> None:
         """Refuses a file that is not there."""
         super().check()
-        self.check_files("recipe", "config_file", "blimp_file")
+        self.check_files("recipe", "config_file")
         if "," in self.output_dir:
             raise errors.InputError(
                 f"--output_dir={self.output_dir} has a comma, which separates files of "
@@ -147,8 +147,9 @@ def write_texts(settings: SpeedrunSettings) -> tuple[int, int]:
 def measure(settings: SpeedrunSettings) -> None:
     """Runs each stage that is not done; prints the row of the table."""
     here = pathlib.Path(settings.output_dir)
-    if settings.zorro_file:  # now, and not after all the training
-        file_patterns.find(settings.zorro_file, flag="zorro_file", wanted="pairs")
+    for flag in ("blimp_file", "zorro_file"):  # now, and not after all the training
+        if files := getattr(settings, flag):
+            file_patterns.find(files, flag=flag, wanted="pairs")
     here.mkdir(parents=True, exist_ok=True)
     counts = write_texts(settings)
     path, times = here / _TIMES, {}
@@ -189,14 +190,13 @@ def row(settings, words, sentences, times):
         f"{processor / 120:.1f}",
         f"{wall / 60:.1f}",
         f"{scores['masked_lm_loss']:.3f}",
-        *(_accuracy(here / name) for name in ("blimp.jsonl", "zorro.jsonl")),
+        _accuracy(here / "blimp.jsonl") if settings.blimp_file else "",
+        _accuracy(here / "zorro.jsonl") if settings.zorro_file else "",
     ]
     return f"| {' | '.join(cells)} |"
 
 
 def _accuracy(path):
-    if not path.exists():
-        return ""
     with path.open(encoding="utf-8") as lines:
         is_right = [json.loads(line)["is_right"] for line in lines]
     return f"{sum(is_right) / len(is_right):.1%}"
