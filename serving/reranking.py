@@ -15,6 +15,7 @@ from serving import formats, predictor
 from training import inference
 
 _REMEDY = "train one on pairs by run_classifier.py"
+_LABEL = "--reranker_label"
 
 
 class Reranker(NamedTuple):
@@ -62,7 +63,7 @@ def open_source(
             f"--reranker={path}: was trained on single texts; {_REMEDY}"
         )
     config_limits.check_segments(opened.config, opened.files.config_file)
-    column = classes.ranking_column(label)
+    column = classes.ranking_column(label, _LABEL)
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
     predict = inference.packed_function(model, batch_size)
 
@@ -85,7 +86,7 @@ def _open_export(path, label, batch_size):
             f"classifier of pairs; {_REMEDY}"
         )
     kind = "multi_label" if names else "regression"
-    column = labels.Labels(tuple(names), kind).ranking_column(label)
+    column = labels.Labels(tuple(names), kind).ranking_column(label, _LABEL)
 
     def scores(queries, passages):
         values: list[float] = []

@@ -280,7 +280,7 @@ def _failed(example, error):
 def _join(example, names, answer):
     if "error" in answer:
         return answer
-    if taken := sorted(example.passed.keys() & answer.keys()):
+    if taken := sorted(example.passed.keys() & {*answer, "error"}):
         keys = ", ".join(taken)
         return _failed(example, f"{keys} is a key of the answer; name it otherwise")
     texts = answer_rows.by_name(names, example.texts)

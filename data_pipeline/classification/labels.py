@@ -103,14 +103,17 @@ class Labels:
         """Whether a row has exactly one of the names."""
         return self.problem_type in features.ONE_OF_SEVERAL
 
-    def ranking_column(self, label: str | None) -> int:
-        """The output that ranks passages: of `label`, or the last of one or two."""
+    def ranking_column(self, label: str | None, setting: str = "label") -> int:
+        """The output that ranks passages: of `label`, or the last of one or two.
+
+        `setting` is what the user gives the label by, for an error.
+        """
         if label is None and self.num_outputs <= 2:
             return -1
         if label not in self.names:
             raise errors.InputError(
                 f"passages are ranked by one label of {wording.listing(self.names)}, "
-                f"and not by {label!r:.80}; set --reranker_label"
+                f"and not by {label!r:.80}; set {setting}"
             )
         return self.names.index(label)
 

@@ -73,15 +73,19 @@ class Version:
 
     def find_texts(
         self, output: str, numbers: Collection[int]
-    ) -> tuple[str, list[str]] | None:
+    ) -> tuple[str, list[str], int] | None:
         """The first signature with an output that takes as many texts as a number.
 
-        Returns its name and its inputs, one text each; None without one.
+        The output has as many values for each row, as those of a tagger have not.
+        Returns the name, the inputs, one text each, and the width; None without one.
         """
         for name, inputs in self.text_signatures().items():
             is_single = {*inputs.values()} == {1} and len(inputs) in numbers
-            if is_single and output in self.signatures[name].outputs:
-                return name, sorted(inputs)
+            info = self.signatures[name].outputs.get(output)
+            if is_single and info is not None:
+                shape = _spec(info).shape  # [B, W]; W is unknown where words have them
+                if shape.rank == 2 and shape[1]:
+                    return name, sorted(inputs), shape[1]
         return None
 
     @functools.cached_property

@@ -49,15 +49,15 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
         }
 
     async def classify(request, body, _):
-        named = text_requests.signature(server, body, "probabilities", [1, 2])
-        columns, most = named[2], server.limits.max_request_rows
+        asked = text_requests.signature(server, body, "probabilities", [1, 2])
+        columns, most = asked.inputs, server.limits.max_request_rows
         text_requests.check_keys(body, "model", *columns)
         texts = [text_requests.read_texts(body, column, most) for column in columns]
         if len({*map(len, texts)}) > 1:
             counts = zip(map(len, texts), columns, strict=True)
             known = ", ".join(f"{count} {column}" for count, column in counts)
             raise servables.invalid(f"there are {known}; give as many of each")
-        results = await text_requests.classes(server, request, named, texts)
+        results = await text_requests.classes(server, request, asked, texts)
         return {"model": server.require_model().name, "results": results}
 
     async def rerank(request, body, texts):

@@ -47,12 +47,11 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
     async def predict(request, body, _):
         _check(body, "inputs")
         rows, is_batch = _read_rows(body.get("inputs"), server.limits.max_request_rows)
-        named = text_requests.signature(server, body, "probabilities", [len(rows[0])])
+        asked = text_requests.signature(server, body, "probabilities", [len(rows[0])])
         results = await text_requests.classes(
-            server, request, named, [*zip(*rows, strict=True)]
+            server, request, asked, [*zip(*rows, strict=True)]
         )
-        names = server.require_model().labels
-        scored = [_by_score(each, names) for each in results]
+        scored = [_by_score(each, asked.labels) for each in results]
         return scored if is_batch else scored[0]
 
     text, described = openapi.TEXT, text_requests.described

@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 from starlette import requests, responses
 
-from contract import wording
+from contract import errors
+from data_pipeline.classification import labels
 from modeling.features import vectors as text_vectors
 from serving import answers, search_index
 from serving.protocol import json_tensors, rest, servables
@@ -31,9 +32,9 @@ async def vectors(
     `dimensions` of the body cuts vectors. These are then scaled to the length 1, and
     so are others if `normalize`.
     """
-    version, name, (column,) = signature(server, body, "vector", [1])
-    inputs = {column: as_array(texts)}
-    values = (await server.compute(request, version, name, inputs))["vector"]
+    asked = signature(server, body, "vector", [1])
+    inputs = {asked.inputs[0]: as_array(texts)}
+    values = (await asked.compute(server, request, inputs))["vector"]
     if "dimensions" in body:
         width = read_count(body, "dimensions", values.shape[1], values.shape[1])
         values, normalize = values[:, :width], True
@@ -51,34 +52,30 @@ async def relevance(
     of a regression.
     """
     query = read_text(body, "query")
-    version, name, columns = signature(server, body, "probabilities", [2])
+    asked = signature(server, body, "probabilities", [2])
+    names = asked.labels or map(str, range(asked.width))
+    classes = labels.Labels(tuple(names), "multi_label")
+    try:
+        column = classes.ranking_column(body.get("label"))
+    except errors.InputError as error:
+        raise servables.invalid(str(error)) from error
     pairs = as_array([query] * len(texts)), as_array(texts)
-    inputs = dict(zip(columns, pairs, strict=True))
-    outputs = await server.compute(request, version, name, inputs)
-    shares, label = outputs["probabilities"], body.get("label")
-    names = [*server.require_model().labels] or [*map(str, range(shares.shape[1]))]
-    if label not in (names if shares.shape[1] > 2 else [*names, None]):
-        known = wording.listing(names)
-        raise servables.invalid(f"label is {label!r:.80}; give one of {known}")
-    return shares[:, -1 if label is None else names.index(label)]
+    inputs = dict(zip(asked.inputs, pairs, strict=True))
+    outputs = await asked.compute(server, request, inputs)
+    return outputs["probabilities"][:, column]
 
 
 async def classes(
     server: service.Service,
     request: requests.Request,
-    named: tuple[servables.Version, str, Sequence[str]],
+    asked: "Asked",
     columns: Sequence[Sequence[str]],
 ) -> list[answers.Answer]:
-    """What run_predictor.py returns of texts, lists of equal length of each input.
-
-    `named` is of `signature`.
-    """
-    version, name, keys = named
-    inputs = dict(zip(keys, map(as_array, columns), strict=True))
-    outputs = await server.compute(request, version, name, inputs)
-    names = server.require_model().labels
-    server.metrics.count_labels(names, outputs)
-    return answers.rows(outputs, names or None)
+    """What run_predictor.py returns of texts, lists of equal length of each input."""
+    inputs = dict(zip(asked.inputs, map(as_array, columns), strict=True))
+    outputs = await asked.compute(server, request, inputs)
+    server.metrics.count_labels(asked.labels, outputs)
+    return answers.rows(outputs, asked.labels or None)
 
 
 def answer(
@@ -105,19 +102,38 @@ def answer(
     return answered
 
 
+class Asked(NamedTuple):
+    """What computes the texts of a request, from its beginning to its end.
+
+    Another model may be in service meanwhile, with other labels.
+    """
+
+    version: servables.Version
+    name: str  # of the signature
+    inputs: Sequence[str]
+    width: int  # of the output
+    labels: Sequence[str]
+
+    async def compute(
+        self,
+        server: service.Service,
+        request: requests.Request,
+        arrays: servables.Arrays,
+    ) -> Mapping[str, Any]:
+        """The outputs; errors as of Service.compute."""
+        return await server.compute(request, self.version, self.name, arrays)
+
+
 def signature(
     server: service.Service, body: Body, output: str, numbers: Sequence[int]
-) -> tuple[servables.Version, str, list[str]]:
-    """A version, and the name and inputs of its first signature with an output.
-
-    It takes as many texts as one of the numbers.
-    """
+) -> Asked:
+    """The first signature with an output that takes as many texts as a number."""
     model = server.require_model()
     if not isinstance(name := body.get("model", model.name), str):
         raise servables.invalid(f"model is {name!r:.80}; give a name")
     version = model.version(name)
     if named := version.find_texts(output, numbers):
-        return version, *named
+        return Asked(version, *named, model.labels)
     raise service.refuse(
         HTTPStatus.NOT_FOUND,
         f"{model.name} has no signature of {' or '.join(map(str, numbers))} texts with "

@@ -91,6 +91,8 @@ WRONG = [
     (b'{"text": "\\ud83d"}', "half of a surrogate pair"),
     (b'{"text": "a", "id": "\\uDE00"}', "half of a surrogate pair"),
     (b'{"text": "a", "upper": 1}', "upper is a key of the answer"),
+    (b'{"text": "a", "error": "E12"}', "error is a key of the answer"),
+    (b'{"text": "a", "error": "E12", "line": 9}', "error is a key of the answer"),
     (b'"' + b"x" * streaming.MAX_LINE_BYTES + b'"', "longer than 16777216 bytes"),
 ]
 

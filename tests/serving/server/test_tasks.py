@@ -178,7 +178,7 @@ def test_documents_are_ranked_by_one_named_label_of_three():
             assert actual["results"][0]["index"] == best
         status, _, actual = server.request(tasks.RERANK, body)
         assert status == 400
-        assert "label is None; give one of ['yes', 'no', 'odd']" in actual["error"]
+        assert "one label of ['yes', 'no', 'odd'], and not by None" in actual["error"]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_documents_are_ranked_by_one_named_label_of_three():
             tasks.RERANK,
             {"query": "a", "documents": ["b"], "label": "maybe"},
             400,
-            "label is 'maybe'; give one of ['no', 'yes']",
+            "one label of ['no', 'yes'], and not by 'maybe'; set label",
         ),
         (tasks.RERANK, b"[1]", 400, "Is not object"),
         (tasks.RERANK, b"{", 400, "Parse error"),
@@ -227,6 +227,49 @@ def test_wrong_request_is_an_error_object(server, path, body, status, message):
     actual, _, answer = server.request(path, body)
     assert (actual, [*answer]) == (status, ["error"])
     assert message in answer["error"] and len(answer["error"]) < 300
+
+
+def test_wrong_label_is_refused_before_the_model_computes():
+    calls = []
+    model = running.echo(lambda *_: calls.append(1), signatures=SIGNATURES)
+    with running.running(model._replace(labels=["no", "yes"])) as server:
+        body = {"query": "a", "documents": ["b"], "label": "maybe"}
+        assert server.request(tasks.RERANK, body)[0] == 400 and not calls
+        assert server.request(tasks.RERANK, {**body, "label": "yes"})[0] == 500
+        assert calls == [1]
+
+
+def test_request_keeps_the_labels_of_the_model_that_it_began_with():
+    """A version with other labels comes into service while the first computes."""
+
+    def change(name, arrays):
+        server.service.model = second
+        return call(name, arrays)
+
+    first = running.echo(change, signatures=SIGNATURES)._replace(labels=["no", "yes"])
+    second = running.echo(call, 2, SIGNATURES)._replace(labels=["yes", "no", "new"])
+    for path, body in (
+        (tasks.CLASSIFY, {"text_a": ["a"], "text_b": ["cab"]}),
+        (tasks.RERANK, {"query": "a", "documents": ["cab"], "label": "yes"}),
+    ):
+        with running.running(first) as server:
+            status, _, actual = server.request(path, body)
+            assert server.service.model is second
+        ((row),) = actual["results"]
+        assert status == 200
+        assert (row.get("probabilities") or {"yes": row["relevance_score"]})["yes"] == (
+            0.75
+        )
+
+
+def test_model_of_words_is_no_classifier():
+    """A tagger has probabilities, too, as many as each text has words."""
+    words = {"probabilities": (tf.float32, [None, None]), "tags": (tf.string, None)}
+    signatures = {"serving_default": test_rest.definition(TEXT, words)}
+    with running.running(running.echo(signatures=signatures)) as server:
+        status, _, actual = server.request(tasks.CLASSIFY, {"text": "a"})
+        assert status == 404 and "the output probabilities" in actual["error"]
+        assert server.request("/")[0] == 200
 
 
 def test_model_of_another_kind_is_named():
