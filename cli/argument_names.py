@@ -21,11 +21,10 @@ _OR = re.compile(r" or --(\w+)")
 _NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 
 _SAME = """allow_empty_text check_case check_tokenizer do_lower_case head labels
-max_seq_length problem_type layers pooling export_format quantization top_k"""
+masking max_seq_length problem_type layers pooling export_format quantization top_k"""
 _ARGUMENTS = {
     **{name: name for name in (*fields.rows(tables.Columns), *_SAME.split())},
     "output_dir": "directory",
-    "reranker_label": "label",
     "overwrite": "overwrite=True",
     "allow_empty_text": "allow_empty_text=True",
     "nocheck_case": "check_case=False",

@@ -166,6 +166,16 @@ def _with_labels_once(fit: _Fit) -> _Fit:
     return call  # type: ignore[return-value]
 
 
+@contextlib.contextmanager
+def _kept_policy() -> Iterator[None]:
+    """The types in which Keras computes are what they were before."""
+    policy = library.keras.config.dtype_policy()
+    try:
+        yield
+    finally:
+        library.keras.config.set_dtype_policy(policy)
+
+
 class FittedModel(Generic[OwnSettings]):
     """A model that the task of a script trains, scores and exports.
 
@@ -298,7 +308,6 @@ class FittedModel(Generic[OwnSettings]):
             )
             given[self.dev_file] = dev if has_labels else (dev, None)
         values[self.evaluates] = dev is not None or bool(own.get("dev_share"))
-        policy = library.keras.config.dtype_policy()
         try:
             with self._prepared(values, given) as (task, plan):
                 from training import driver, run_directory
@@ -316,8 +325,6 @@ class FittedModel(Generic[OwnSettings]):
             if end:
                 end()
             raise
-        finally:
-            library.keras.config.set_dtype_policy(policy)
         if self._end:
             self._end()
         self._made, self._end = made, end
@@ -472,6 +479,7 @@ class FittedModel(Generic[OwnSettings]):
         shown = sys.stdout if is_notebook else sys.stderr
         with (
             _LOCK,
+            _kept_policy(),
             contextlib.redirect_stdout(
                 argument_names.Stream(sys.stdout, rows, spelled)
             ),

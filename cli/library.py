@@ -315,7 +315,7 @@ class Loaded:
 
         Raises:
             ValueError: the model has no head that predicts tokens, or a text no token,
-                or more than fit.
+                or more than fit, or `masking` is of a network from left to right.
         """
         kinds = pretrainers.BertPretrainer, pretrainers.LanguageModel
         if not isinstance(self.model, kinds):
@@ -332,9 +332,7 @@ class Loaded:
         )
         texts = encoding.listed("texts", texts)
         cut = scorer.cut([(text, f"texts[{i}]") for i, text in enumerate(texts)])
-        each = scorer(cut, self._score_tokens)
-        values = (scores.mean() if mean else scores.sum() for scores in each)
-        return np.fromiter(values, np.float64, len(texts))
+        return sentence_scores.totals(scorer(cut, self._score_tokens), mean)
 
     @functools.cached_property
     def _score_tokens(self):

@@ -1,5 +1,6 @@
 """Scores of sentences, and which of two a network finds likelier."""
 
+import functools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -39,13 +40,9 @@ def run(settings: SentenceScoresSettings) -> None:
     opened = networks.open_for_task(settings, for_tasks=False)
     scorer = make_scorer(settings, opened)
     cut = scorer.cut(texts)
-    # Once each: rounding, which depends on the batch, would decide between equal ones.
-    distinct = list(dict.fromkeys(map(tuple, cut)))
-    each = scorer(distinct, open_network(settings, opened))
-    each = progress.track(each, len(distinct), "scoring: sentence")
-    known = dict(zip(distinct, each, strict=True))
-    values = [known[tuple(ids)] for ids in cut]
-    totals = [float(v.mean() if settings.mean else v.sum()) for v in values]
+    track = functools.partial(progress.track, name="scoring: sentence")
+    values = scorer(cut, open_network(settings, opened), track)
+    totals = sentence_scores.totals(values, settings.mean).tolist()
     if pairs:
         scores = zip(totals[::2], totals[1::2], strict=True)
         both = list(zip(pairs, scores, strict=True))
@@ -82,18 +79,11 @@ def make_scorer(
     """How the network of a directory reads sentences."""
     config, path = opened.config, opened.files.config_file
     is_causal = config.is_left_to_right
-    errors.refuse(
-        (
-            is_causal and settings.masking != sentence_scores.TOKEN,
-            f"--masking={settings.masking}: {path} describes a network that reads from "
-            "left to right, without masks; leave it out",
-        ),
-        (
-            not is_causal and "masked_lm" not in config.spec.objectives,
+    if not is_causal and "masked_lm" not in config.spec.objectives:
+        raise errors.InputError(
             f"{path}: a {config.kind} predicts no tokens of a sentence; give a network "
-            "that fills masks, or a GPT",
-        ),
-    )
+            "that fills masks, or a GPT"
+        )
     return sentence_scores.Scorer(
         opened.tokenizer,
         config.max_position_embeddings,

@@ -64,6 +64,22 @@ def test_scores_are_those_of_one_token_after_the_other(masked, masking):
     assert abs(loaded.score(texts[-1:], masking=others[masking]) - actual[-1])[0] > 1e-4
 
 
+def test_equal_texts_have_equal_scores(masked):
+    """To the last bit, whatever batch they would be in."""
+    loaded, sizes = bert.load(masked, head="pretraining"), []
+    score = loaded._score_tokens
+
+    def counting(batch):
+        sizes.append(len(batch["input_ids"]))
+        return score(batch)
+
+    loaded.__dict__["_score_tokens"] = counting
+    texts = ["the cat sat", "a", *["the cat sat"] * 40, "the cat ran"]
+    actual = loaded.score(texts)
+    assert sum(sizes) == sum(len(loaded.tokens(text)) - 2 for text in {*texts})
+    assert {*actual[2:-1]} == {actual[0]} != {actual[-1]}
+
+
 @pytest.mark.parametrize("head", ["language_model", "auto"])
 def test_network_from_left_to_right_predicts_as_run_generation(causal, tmp_path, head):
     texts = ["The sea", "a", "The river runs."]
@@ -176,6 +192,8 @@ def test_networks_that_predict_nothing_are_refused(masked, causal, tmp_path):
     call = f"--pretrained={causal} --input_file={tmp_path}/in.txt --masking=word"
     done = tiny.run_script("score_sentences", call)
     assert "reads from left to right, without masks" in done.err
+    with pytest.raises(ValueError, match='masking="word": the network reads from left'):
+        bert.load(causal).score(["a b"], masking="word")
     bare = tmp_path / "bare"
     bert.load(masked, head="none").save(bare)
     call = f"--pretrained={bare} --input_file={tmp_path}/in.txt"

@@ -61,6 +61,11 @@ class Scorer:
             raise errors.InputError(
                 f"masking={self.masking!r} is none of {', '.join(MASKINGS)}"
             )
+        if self.is_left_to_right and self.masking != TOKEN:
+            raise errors.InputError(
+                f"--masking={self.masking}: the network reads from left to right, "
+                "without masks; leave it out"
+            )
         hides = not self.is_left_to_right and self.masking != NONE
         if hides and self.tokenizer.mask_id is None:
             raise errors.InputError(
@@ -80,12 +85,23 @@ class Scorer:
         return ids
 
     def __call__(
-        self, texts: Iterable[Sequence[int]], score: Score
-    ) -> Iterator[np.ndarray]:
-        """Yields logarithms, float32 [T], of the last T tokens of each text of `cut`.
+        self,
+        texts: Sequence[Sequence[int]],
+        score: Score,
+        track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda each, _: each,
+    ) -> list[np.ndarray]:
+        """Logarithms, float32 [T], of the last T tokens of each text of `cut`.
 
-        Those are all but a first one that nothing predicts.
+        Those are all but a first one that nothing predicts. Equal texts are scored
+        once: rounding, which depends on the batch, would decide between them. `track`
+        passes on what is computed, and how much that is.
         """
+        distinct = list(dict.fromkeys(map(tuple, texts)))
+        each = track(self._scored(distinct, score), len(distinct))
+        known = dict(zip(distinct, each, strict=True))
+        return [known[tuple(ids)] for ids in texts]
+
+    def _scored(self, texts, score):
         texts = iter(texts)
         while cut := list(itertools.islice(texts, _TEXTS)):
             order = np.argsort([-len(ids) for ids in cut], kind="stable")
@@ -151,6 +167,11 @@ class Scorer:
                 batch = []
             batch.append(row)
         yield batch
+
+
+def totals(scores: Iterable[np.ndarray], mean: bool) -> np.ndarray:
+    """The sums or means of the scores of texts, float64 [N]."""
+    return np.array([each.mean() if mean else each.sum() for each in scores], float)
 
 
 def _padded(batch: Sequence[_Row]) -> dict[str, Any]:
