@@ -51,7 +51,7 @@ from training import metrics
 Own = TypeVar("Own", bound="FittedModel[Any]")
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 OwnSettings = TypeVar("OwnSettings", bound=fine_tuning.FineTuning)
-_LOCK = threading.RLock()  # the types in which Keras computes are of all threads
+_LOCK = threading.RLock()  # streams, seeds and options of TensorFlow are of all threads
 _ELSEWHERE = {  # arguments of Keras and transformers, by what they are called here
     "batch_size": "train_batch_size",
     "bf16": 'mixed_precision="bfloat16"',
@@ -164,16 +164,6 @@ def _with_labels_once(fit: _Fit) -> _Fit:
         return fit(self, rows, *labels, **values)
 
     return call  # type: ignore[return-value]
-
-
-@contextlib.contextmanager
-def _kept_policy() -> Iterator[None]:
-    """The types in which Keras computes are what they were before."""
-    policy = library.keras.config.dtype_policy()
-    try:
-        yield
-    finally:
-        library.keras.config.set_dtype_policy(policy)
 
 
 class FittedModel(Generic[OwnSettings]):
@@ -308,6 +298,7 @@ class FittedModel(Generic[OwnSettings]):
             )
             given[self.dev_file] = dev if has_labels else (dev, None)
         values[self.evaluates] = dev is not None or bool(own.get("dev_share"))
+        policy = library.keras.config.dtype_policy()
         try:
             with self._prepared(values, given) as (task, plan):
                 from training import driver, run_directory
@@ -325,6 +316,8 @@ class FittedModel(Generic[OwnSettings]):
             if end:
                 end()
             raise
+        finally:
+            library.keras.config.set_dtype_policy(policy)
         if self._end:
             self._end()
         self._made, self._end = made, end
@@ -479,7 +472,6 @@ class FittedModel(Generic[OwnSettings]):
         shown = sys.stdout if is_notebook else sys.stderr
         with (
             _LOCK,
-            _kept_policy(),
             contextlib.redirect_stdout(
                 argument_names.Stream(sys.stdout, rows, spelled)
             ),

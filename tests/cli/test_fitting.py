@@ -8,7 +8,6 @@ import pickle
 import sys
 import threading
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -907,28 +906,3 @@ def test_classes_of_tags_and_rows_of_labels(model_dir):
     assert scores["eval_neighbour_accuracy"] == np.mean(nearest == LABELS)
     with pytest.raises(errors.InputError, match="has no head of answers; call fit"):
         bert.reader(model_dir).predict("a", "b")
-
-
-def test_types_in_which_one_fit_computes_are_not_those_of_another(model_dir, tmp_path):
-    """They are the process's: what a fit finds is not what another has set."""
-    begun, may_end, found = threading.Event(), threading.Event(), {}
-
-    def work(name, policy):
-        values = {**SHORT, "do_train": True, "output_dir": str(tmp_path / name)}
-        given = {"train_file": (ROWS, None)}
-        with bert.classifier(model_dir)._prepared(values, given):
-            found[name] = keras.config.dtype_policy().name
-            keras.config.set_dtype_policy(policy)  # as a training does
-            begun.set()
-            assert may_end.wait(60)
-
-    policies = {"first": "mixed_bfloat16", "second": "float32"}
-    first, second = (threading.Thread(target=work, args=i) for i in policies.items())
-    first.start()
-    assert begun.wait(60)
-    second.start()
-    may_end.set()
-    for thread in (first, second):
-        thread.join(60)
-    assert found == {"first": "float32", "second": "float32"}
-    assert keras.config.dtype_policy().name == "float32"
