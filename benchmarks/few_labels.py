@@ -32,6 +32,8 @@ from tasks.settings import fields, recipe
 
 PEER = "SetFit"
 _CORE = ("taskset", "--cpu-list", "0")
+# Settings with which a turn is another one, besides table, rows, draw and way.
+_OTHERS = "test_file", "max_test_rows", "pretrained", "max_seq_length", "max_peer_steps"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,6 +138,7 @@ def measure(settings: FewLabelsSettings) -> None:
         parts = {"train": draw(train, settings.num_labelled, seed), "test": test}
         for way in ways:
             key = [settings.train_file, settings.num_labelled, seed, way]
+            key += [getattr(settings, name) for name in _OTHERS]
             if key in [turn["key"] for turn in turns]:
                 continue
             with tempfile.TemporaryDirectory() as name:
@@ -151,11 +154,12 @@ def markdown(turns):
     """A row for each table, number of rows and side."""
     groups = collections.defaultdict(list)
     for turn in turns:
-        path, count, _, way = turn["key"]
-        groups[path, count, way].append(turn)
+        path, count, _, way, *others = turn["key"]
+        of_table = path, count, way, *others
+        groups[of_table].append(turn)
     lines = ["| rows | a label | way | draws | accuracy | s | s of the processor |"]
     lines.append("|---" * 7 + "|")
-    for (path, count, way), each in groups.items():
+    for (path, count, way, *_), each in groups.items():
         values = [turn["accuracy"] for turn in each]
         spread = f" +- {statistics.stdev(values):.3f}" if len(each) > 1 else ""
         accuracy = f"{statistics.mean(values):.3f}{spread}"

@@ -203,7 +203,6 @@ def write_batches(source, steps):
         seed=1,
         group_by_length=packed.num_sequences == 1,
     )
-    targets = targets if source.row.action == "train" else {}
     dataset = batching.batches(packed, order, targets=targets)
     batches = list(dataset.as_numpy_iterator())
     path = str(source.directory / "batches.npz")

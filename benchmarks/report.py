@@ -116,7 +116,7 @@ def _table(row):
     runs, unit = row["runs"], row["unit"]
     figures = {side: [turn["figure"] for turn in turns] for side, turns in runs.items()}
     medians = {side: statistics.median(each) for side, each in figures.items()}
-    is_rate = unit not in rows.FIGURES
+    is_rate = rows.is_rate(unit)
     order = sorted(medians, key=medians.__getitem__, reverse=is_rate)
     peers = [figures[side] for side in order if not side.startswith(rows.OURS)]
     every = [turn for turns in runs.values() for turn in turns]

@@ -10,6 +10,11 @@ FIGURES = {"ms": "p50_ms", "s": "start_s"}
 _WITH_FILE = "near", "texts", "train"  # sources that a flag names
 
 
+def is_rate(unit: str) -> bool:
+    """Whether more of a unit is better."""
+    return unit not in FIGURES
+
+
 class Row(NamedTuple):
     """A line of the result."""
 
@@ -32,7 +37,7 @@ class Row(NamedTuple):
     @property
     def is_rate(self) -> bool:
         """Whether more is better."""
-        return self.unit not in FIGURES
+        return is_rate(self.unit)
 
     @property
     def full_title(self) -> str:

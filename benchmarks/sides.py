@@ -36,7 +36,7 @@ _VARIABLES = re.compile(
 class Job:
     """One turn of one side, as JSON on its command line."""
 
-    action: str  # "train", "predict" or "answer" (texts, by an export)
+    action: str  # "train", "export" (of the peer) or "answer" (texts)
     head: str  # of pretrainers.HEADS
     num_classes: int | None
     pretrained: str  # directory of the weights

@@ -50,7 +50,11 @@ def save(
 
 
 def check(
-    export_format: str, config: Any, reading: Any, sequences: str = "single"
+    export_format: str,
+    config: Any,
+    reading: Any,
+    sequences: str = "single",
+    takes_text: bool = True,
 ) -> None:
     """Raises InputError where a format cannot hold a model, or needs a package.
 
@@ -58,9 +62,15 @@ def check(
         config: of the network.
         reading: the HeadConfig of the model.
         sequences: as of models.BertClassifier.
+        takes_text: whether an export can have the tokenizer.
     """
     if export_format == export_formats.SAVED_MODEL:
         return
+    if not takes_text:
+        raise errors.InputError(
+            f"--export_format={export_format} keeps the tokenizer beside the network, "
+            "and GPT's is no TensorFlow operation; leave it out"
+        )
     lstms = head_config.name_lstms(config, reading)
     if export_format == "litert" and lstms:
         raise errors.InputError(

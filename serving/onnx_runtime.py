@@ -124,7 +124,7 @@ class Network:
         with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
             content = file.read()
         self.has_independent_rows = b"DynamicQuantize" not in content
-        is_static = b"DequantizeLinear" in content
+        is_static = self.has_independent_rows and b"DequantizeLinear" in content
         has_products = not is_static or _has_int8_products()
         openvino = open_openvino(content) if has_products else None
         self._run = openvino or open_onnxruntime(content)

@@ -31,6 +31,8 @@ class Reranker(NamedTuple):
 
     def rerank(self, query: str, passages: Sequence[str]) -> list[tuple[int, float]]:
         """Places of passages and their scores, the best first."""
+        if not passages:
+            return []
         return predictions.ranked(self.scores([query] * len(passages), passages))
 
 

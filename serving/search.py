@@ -172,11 +172,7 @@ class Index:
         texts = encoding.listed("texts", texts)
         errors.check_count("top_k", top_k)
         errors.check_count("num_candidates", num_candidates or 1)
-        for number, text in enumerate(texts, start=1):
-            if not search_index.has_content(text):
-                raise errors.InputError(
-                    f"query {number}: {text!r:.40} has no token; write words in it"
-                )
+        check_queries(texts)
         if not len(self):
             return [[] for _ in texts]
         find = self._approximate if approximate else self._exact
@@ -191,6 +187,9 @@ class Index:
             vectors, num_cut = self._encoder.encode(prompted[first : first + _QUERIES])
             self.num_cut += num_cut
             candidates, step = find(vectors, count), max(1, _CANDIDATES // count)
+            few = np.sum(candidates >= 0, axis=1) < min(num_best, len(self))
+            if few.any():  # a graph has shown texts that were removed, and no others
+                candidates[few] = self._exact(vectors[few], count)
             for begin in range(0, len(vectors), step):
                 part = slice(begin, begin + step)
                 rows += self._ranked(vectors[part], candidates[part], num_best)
@@ -229,6 +228,15 @@ class Index:
             [_neighbour(texts[i], float(c)) for i, c in row if i in texts]
             for row in ranked
         ]
+
+
+def check_queries(texts: Sequence[str]) -> None:
+    """Raises InputError for a query without a token."""
+    for number, text in enumerate(texts, start=1):
+        if not search_index.has_content(text):
+            raise errors.InputError(
+                f"query {number}: {text!r:.40} has no token; write words in it"
+            )
 
 
 def _neighbour(row, cosine):

@@ -16,7 +16,8 @@ _NEIGHBOURS, _BUILD_WIDTH, _LEAST_WIDTH = 32, 100, 256  # M, efConstruction, efS
 _ADDED = 1 << 14  # vectors at a time
 
 
-def _import() -> Any:
+def import_faiss() -> Any:
+    """The package; InputError where it is not installed."""
     try:
         import faiss
     except ImportError as error:
@@ -29,7 +30,7 @@ def _import() -> Any:
 
 def build(store: search_index.Store) -> None:
     """Writes the graph of all vectors of an index, or extends the one it has."""
-    faiss, path = _import(), os.path.join(store.index_dir, search_index.GRAPH)
+    faiss, path = import_faiss(), os.path.join(store.index_dir, search_index.GRAPH)
     if os.path.exists(path):
         graph = _read(faiss, path)
     else:
@@ -59,7 +60,7 @@ def read(store: search_index.Store) -> Any:
     Raises:
         InputError: there is no graph of this index, or faiss is not installed.
     """
-    faiss, path = _import(), os.path.join(store.index_dir, search_index.GRAPH)
+    faiss, path = import_faiss(), os.path.join(store.index_dir, search_index.GRAPH)
     graph = _read(faiss, path)
     if graph.ntotal != store.num_vectors:
         _fail(path, f"has {graph.ntotal} vectors, and the index {store.num_vectors}")

@@ -60,7 +60,7 @@ def read(settings: ClassifierSettings) -> Rows:
     strategy = run_plans.set_up(settings)
     opened = networks.open_for_task(settings, settings.max_seq_length)
     files, tokenizer, config = opened.files, opened.tokenizer, opened.config
-    settings.check_network(config, files.config_file, tokenizer.in_graph)
+    settings.check_network(config, files.config_file)
     rows_source = settings.source()
     settings.check_kind(rows_source.kind)
     head = run_plans.first_head(settings, opened, "classifier")
@@ -176,7 +176,9 @@ class ClassifierTask(fine_tuning.FineTuningTask):
         self._sequences = sequences.choose_kind(
             rows.problem_type, label_set.pair_input, label_set.window_logits
         )
-        formats.check(settings.export_format, opened.config, reading, self._sequences)
+        if settings.do_export:
+            more = reading, self._sequences, opened.tokenizer.in_graph
+            formats.check(settings.export_format, opened.config, *more)
 
     def make_model(self):
         return models.BertClassifier(

@@ -30,7 +30,7 @@ def open_tokenizer(files, config):
 def prepare(settings: ConversionSettings):
     """The checked input: Converted, tokenizer or None, rules of output_directory.
 
-    The fourth is the length in tokens of the run that trained it; 0: unknown.
+    The fourth are settings of the run that trained it, None where unknown.
     """
     files = networks.find_files(
         settings, model_directory.locate_weights(settings.input, settings.pretrained)
@@ -50,8 +50,12 @@ def prepare(settings: ConversionSettings):
     config = model_directory.read_config(files.config_file)
     written = conversion.select_config(config, settings.head)
     conversion.check_target(written, settings.to)
+    settings.check_network(written)
     opened = model_directory.ModelDirectory(files, config)
-    if tokenizer := open_tokenizer(files, written):
+    tokenizer = open_tokenizer(files, written)
+    if settings.add_tokens and not tokenizer:
+        raise errors.InputError("--add_tokens needs a vocabulary; set --vocab_file")
+    if tokenizer:
         config_limits.check_sizes(
             written, tokenizer.vocab_size, files, 0, opened.weights
         )
@@ -68,12 +72,9 @@ def prepare(settings: ConversionSettings):
 
 def grow(settings: ConversionSettings, model, tokenizer):
     """Model and tokenizer with the tokens and rows of the settings."""
-    settings.check_network(model.config)
     if model.config.spec.reads_characters:
         return model, tokenizer
     if settings.add_tokens:
-        if not tokenizer:
-            raise errors.InputError("--add_tokens needs a vocabulary; set --vocab_file")
         tokenizer, never = opening.add_tokens(tokenizer, settings.add_tokens)
         if never:
             print(f"added, but no text becomes them: {wording.listing(never)}")

@@ -77,7 +77,13 @@ class EmbeddingTask(fine_tuning.FineTuningTask):
         self._rerank = (
             embedding_rows.open_reranker(settings) if settings.reranker else None
         )
-        formats.check(settings.export_format, self.config, head_config.ORIGINAL)
+        if settings.do_export:
+            formats.check(
+                settings.export_format,
+                self.config,
+                head_config.ORIGINAL,
+                takes_text=opened.tokenizer.in_graph,
+            )
         described = text_encoder.TextEncoder(self.config, self._vectors)
         self.files |= sentence_transformers.files(described, kept) | (files or {})
         self.export_files = sentence_transformers.similarity_file(kept.similarity)

@@ -38,8 +38,16 @@ def run(settings: SearchSettings, *texts: str, door: doors.Door | None = None) -
         settings.pooling,
         settings.max_seq_length,
     )
+    # What is wrong is found before a build of hours.
+    lines = [row.text for row in corpora.read_texts(path)] if path else []
+    if path and not lines:
+        raise errors.InputError(f"--queries_file={path}: write a query on a line")
+    queries += lines
+    search.check_queries(queries)
+    if settings.approximate:
+        search_graph.import_faiss()
     reranker = None
-    if settings.reranker:  # before a build of hours
+    if settings.reranker:
         opened = reranking.open_source(settings.reranker, settings.reranker_label)
         reranker = opened.rerank
     if settings.remove:
@@ -49,10 +57,6 @@ def run(settings: SearchSettings, *texts: str, door: doors.Door | None = None) -
         print(f"removed: {', '.join(settings.remove)}")
     if settings.input_file:
         build(settings, model)
-    lines = [row.text for row in corpora.read_texts(path)] if path else []
-    if path and not lines:
-        raise errors.InputError(f"--queries_file={path}: write a query on a line")
-    queries += lines
     if queries:
         answer(settings, queries, model, reranker)
     if settings.serve:

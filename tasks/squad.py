@@ -84,7 +84,8 @@ class SquadTask(fine_tuning.FineTuningTask):
     objective = losses.span()
 
     def __init__(self, settings, opened, data, reading, choice, pad_to):
-        formats.check(settings.export_format, opened.config, reading)
+        if settings.do_export:
+            formats.check(settings.export_format, opened.config, reading)
         super().__init__(settings, opened, data, reading=reading, identity={})
         if predicted := self.splits.pop("predict", None):
             self.splits["dev"] = self.splits["test"] = predicted

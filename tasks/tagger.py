@@ -59,7 +59,8 @@ class TaggerTask(fine_tuning.FineTuningTask):
     kind = "token-classification"
 
     def __init__(self, settings, opened, data, tag_set, reading):
-        formats.check(settings.export_format, opened.config, reading)
+        if settings.do_export:
+            formats.check(settings.export_format, opened.config, reading)
         self.objective = losses.tagger(settings.label_smoothing)
         identity = {"labels": list(tag_set.names)}
         super().__init__(

@@ -10,8 +10,9 @@ import safetensors.numpy
 import sklearn.metrics
 
 import bert_reborn as bert
+from data_pipeline.text import byte_pairs
 from serving import search, search_encoders, search_index
-from tests import tiny, whole_runs
+from tests import tiny, tiny_gpt, whole_runs
 
 BRIEF = ("--num_train_epochs=2", "--train_batch_size=8", "--learning_rate=1e-3")
 COLUMNS = ("--text_a_column=one", "--text_b_column=two")
@@ -335,7 +336,7 @@ MISTAKES = {
     (
         "pairs",
         "",
-        (*COLUMNS, "--export_format=onnx", "--pooling=last"),
+        (*COLUMNS, "--do_export", "--export_format=onnx", "--pooling=last"),
     ): "onnx has the p",
     ("pairs", "", (*COLUMNS, "--do_eval", "--dev_file=")): "--dev_file is not set",
 }
@@ -348,6 +349,21 @@ def test_wrong_input_is_named_in_a_line(case, model_dir, data, tmp_path):
         "run_embedding", *arguments(model_dir, data, tmp_path, train, dev, *flags)
     )
     assert MISTAKES[case] in error
+
+
+def test_export_that_a_tokenizer_forbids_is_refused_before_the_training(
+    data, tmp_path, monkeypatch
+):
+    """GPT-1's is no TensorFlow operation, and what is not exported needs none."""
+    monkeypatch.setattr(byte_pairs.Gpt2Tokenizer, "in_graph", False)
+    model = tiny_gpt.write_model(tmp_path / "gpt")
+    flags = arguments(model, data, tmp_path / "out", "pairs", "", *COLUMNS)
+    flags.append("--export_format=litert")
+    error = tiny.refuse("run_embedding", *flags, "--do_export")
+    assert "and GPT's is no TensorFlow operation; leave it out" in error
+    assert not (tmp_path / "out").exists()
+    done = tiny.succeed("run_embedding", *flags)
+    assert "--export_format=litert: nothing is exported; set --do_export" in done.log
 
 
 def test_pairs_of_0_and_1_are_scored_as_classes(model_dir, data, tmp_path):

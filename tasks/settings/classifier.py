@@ -4,7 +4,7 @@ import dataclasses
 import os
 from typing import Any, ClassVar
 
-from contract import errors, export_formats
+from contract import errors
 from data_pipeline.classification import sources
 from data_pipeline.tables import labelled
 from tasks.settings import (
@@ -305,14 +305,10 @@ class ClassifierSettings(
             ),
         )
 
-    def check_network(self, config: Any, config_file: str, takes_text: bool) -> None:
-        """Raises InputError where a flag does not suit the network or its tokenizer.
-
-        `takes_text` is whether an export can have the tokenizer.
-        """
-        weight, export_format = self.lm_loss_weight, self.export_format
+    def check_network(self, config: Any, config_file: str) -> None:
+        """Raises InputError where a flag does not suit the network."""
+        weight = self.lm_loss_weight
         wants_records = "write_tf_records" in self.given and self.write_tf_records
-        is_split = self.do_export and export_format != export_formats.SAVED_MODEL
         errors.refuse(
             (
                 self.explain and not config.spec.weighs_words,
@@ -323,11 +319,6 @@ class ClassifierSettings(
                 config.spec.reads_characters and wants_records,
                 "--write_tf_records writes a number for each token, and an ELMo reads "
                 "its characters; leave it out",
-            ),
-            (
-                is_split and not takes_text,
-                f"--export_format={export_format} keeps the tokenizer beside the "
-                "network, and GPT's is no TensorFlow operation; leave it out",
             ),
             (
                 weight and self.freeze_encoder,

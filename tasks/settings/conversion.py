@@ -82,7 +82,7 @@ class ConversionSettings(model.ConfigAndVocabulary):
                 "--input is missing; name a checkpoint or its directory"
             )
         self.check_files("input", remedy=model.CHECKPOINT_REMEDY)
-        self.check_files("bert_config_file", "vocab_file")
+        self.check_files("bert_config_file", "vocab_file", "add_tokens")
 
     def check_network(self, config: Any) -> None:
         """Refuses new tokens and rows for an ELMo."""

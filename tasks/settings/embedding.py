@@ -281,7 +281,9 @@ class EmbeddingSettings(
                 "leave out --jit_compile=true and --use_tpu",
             ),
             (
-                self.export_format == "onnx" and (vectors.pooling == "last" or others),
+                self.do_export
+                and self.export_format == "onnx"
+                and (vectors.pooling == "last" or others),
                 "--export_format=onnx has the poolings cls, mean and max, and "
                 "projections with tanh, relu or no activation; leave it out: a "
                 "SavedModel holds this model",

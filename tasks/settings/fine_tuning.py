@@ -223,11 +223,13 @@ class FineTuning(Passes):
         """Refuses seeds, patience, a grid or an export that make no sense."""
         super().check()
         export_formats.check(self.export_format, self.quantization)
-        if not self.do_export and self.quantization != "none":
-            logging.warning(
-                "--quantization=%s: nothing is exported; set --do_export, too",
-                self.quantization,
-            )
+        usual = {"export_format": export_formats.SAVED_MODEL, "quantization": "none"}
+        for name in usual:
+            value = getattr(self, name)
+            if not self.do_export and value != usual[name]:
+                logging.warning(
+                    "--%s=%s: nothing is exported; set --do_export, too", name, value
+                )
         texts = ",".join(self.seeds)
         dev_file = self.file_of("dev")
         has_dev = getattr(self, dev_file) or getattr(self, "dev_share", 0)

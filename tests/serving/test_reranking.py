@@ -184,3 +184,10 @@ def test_command_prints_both_scores(index_dir, pairs, export):
         flags[0], f"--reranker={directory}", "--add", f"--input_file={__file__}"
     )
     assert done.code == 2 and f"--reranker={directory} is for queries; " in done.err
+
+
+def test_no_passages_have_no_ranks():
+    """As where another process has removed those that were found."""
+    called = []
+    ranker = reranking.Reranker(lambda *texts: called.append(texts), "")
+    assert ranker.rerank("a query", []) == [] and not called

@@ -7,6 +7,7 @@ import json
 import pathlib
 import shutil
 import sqlite3
+import sys
 
 import numpy as np
 import pytest
@@ -307,6 +308,25 @@ def test_graph_finds_most_neighbours(random_index, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_graph_that_shows_removed_texts_alone_is_not_asked(random_index):
+    make, names, *_ = random_index
+    index = make("index")
+    exact = index.neighbours(names[:3], 10)
+    seen = []
+
+    def find(queries, count):
+        """As of a graph whose nodes near the first query were removed."""
+        places = index._exact(queries, count)
+        places[0, 5:] = -1
+        seen.append(len(queries))
+        return places
+
+    index.__dict__["_approximate"] = find
+    assert index.neighbours(names[:3], 10, approximate=True) == exact and seen == [3]
+    index.__dict__["_approximate"] = lambda q, count: np.full([len(q), count], -1)
+    assert index.neighbours(names[:3], 10, approximate=True) == exact
+
+
 def contents(path):
     """The rows and settings of an index as SQL, and the bytes of its other files."""
     with contextlib.closing(sqlite3.connect(path / "index.sqlite")) as db:
@@ -496,6 +516,25 @@ def test_queries_file_without_lines_is_refused(built, tmp_path):
     done = search_runs.run(f"--index_dir={built}", queries)
     assert (done.code, done.out) == (2, "")
     assert "queries.txt: write a query on a line\n" in done.err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--queries_file={path}/queries.txt"], "queries.txt: write a query on a line"),
+        (["good", " "], "query 2: ' ' has no token; "),
+        (["--approximate"], "--approximate needs a package that is not installed: "),
+    ],
+)
+def test_mistake_is_found_before_the_build(tmp_path, monkeypatch, more, message):
+    (tmp_path / "queries.txt").write_text("")
+    (tmp_path / "texts.txt").write_text("t1\nt2\n")
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    index = f"--index_dir={tmp_path}/index", f"--input_file={tmp_path}/texts.txt"
+    more = [each.format(path=tmp_path) for each in more]
+    done = search_runs.run(*index, "--pretrained=any", *more)
+    assert done.code == 2 and message in done.err
+    assert not (tmp_path / "index").exists()
 
 
 def test_wrong_places_and_inputs_are_refused(model_dir, texts_file, tmp_path):
