@@ -222,6 +222,9 @@ def fastest(row, left, runs):
     return [side for side in left if side in best.values()]
 
 
+_CHANGED = "-dirty"  # behind a commit of which files have changed
+
+
 def name_commit():
     """The commit, with -dirty where files have changed, but for this page's own."""
 
@@ -231,7 +234,7 @@ def name_commit():
 
     page = ":!docs/cpu.md", ":!docs/cpu"
     is_changed = git("status", "--porcelain", "--untracked-files=no", "--", *page)
-    return git("describe", "--always") + ("-dirty" if is_changed else "")
+    return git("describe", "--always") + (_CHANGED if is_changed else "")
 
 
 def measure_all(settings):
@@ -241,12 +244,13 @@ def measure_all(settings):
         The page.
     """
     name = settings.name or pathlib.Path(settings.pretrained).name
+    flags = [word for word in sys.argv[1:] if not word.startswith("--rows=")]
     results = {
         "date": time.strftime("%Y-%m-%d"),
         "commit": name_commit(),
         "machine": report.describe_machine(),
         "load": os.getloadavg()[0],
-        "flags": [re.sub(r"=/\S*/", "=", word) for word in sys.argv[1:]],
+        "flags": [re.sub(r"=/\S*/", "=", word) for word in flags],
         "rows": {},
     }
     folder = pathlib.Path(settings.output_dir, "cpu")
@@ -255,20 +259,22 @@ def measure_all(settings):
     if file.exists():
         before = json_files.read_object(str(file))
         kept = before.get("rows") or {}
-        if all(before.get(key) == results[key] for key in ("commit", "machine")):
+        same = (before.get(k) == results[k] for k in ("commit", "machine", "flags"))
+        if all(same) and not results["commit"].endswith(_CHANGED):
             results["rows"] = kept  # those that are not timed again stay
             results["load"] = max(before["load"], results["load"])
         elif lost := sorted(kept.keys() - settings.chosen().keys()):
             raise errors.InputError(
-                f"{file}: has {', '.join(lost)} of commit {before.get('commit')} or "
-                "another machine; time all rows, choose another --name, or remove it"
+                f"{file}: has {', '.join(lost)} of commit {before.get('commit')}, or "
+                "of other flags, files that have changed or another machine; time all "
+                "rows, choose another --name, or remove it"
             )
     page, shared = "", {}
     with tempfile.TemporaryDirectory() as directory:
         if settings.has_texts:
             print("a classifier and its exports ...", file=sys.stderr)
-            flags = ("pretrained", "train_file", "dev_file", "similar_file")
-            given = {flag: getattr(settings, flag) for flag in flags}
+            files = ("pretrained", "train_file", "dev_file", "similar_file")
+            given = {flag: getattr(settings, flag) for flag in files}
             given |= {"directory": directory, "epochs": settings.num_train_epochs}
             shared = run_module(sys.executable, "preparation", given)
         for row_name, row in settings.chosen().items():

@@ -87,7 +87,8 @@ def _section(name, file, results):
             f"**Other programs ran meanwhile** (the load was {results['load']:.1f} "
             "before): these figures show that all sides run, and compare nothing."
         )
-    yield f"```\npython -m benchmarks.compare {' '.join(results['flags'])}\n```"
+    flags = [*results["flags"], f"--rows={','.join(measured)}"]
+    yield f"```\npython -m benchmarks.compare {' '.join(flags)}\n```"
     yield "\n".join(f"* {line}" for line in _libraries(measured))
     for row in measured.values():
         yield from _table(row) if "runs" in row else ()

@@ -140,8 +140,10 @@ class Batcher:
 
     def _compute_all(self):
         while works := self._take():
-            _compute([w for w in works if w.future.set_running_or_notify_cancel()])
-            self._observe(works)
+            wanted = [w for w in works if w.future.set_running_or_notify_cancel()]
+            if wanted:
+                _compute(wanted)
+                self._observe(wanted)
 
     def _take(self):
         with self._change:
@@ -182,8 +184,6 @@ class Batcher:
 
 def _compute(works):
     """Sets the results of requests of one key."""
-    if not works:
-        return
     began = time.perf_counter()
     sizes = [work.size.rows for work in works]
     try:

@@ -35,6 +35,7 @@ def test_figures_of_other_rows_are_not_lost(tmp_path, monkeypatch):
         flags = f"--rows={names}", f"--output_dir={tmp_path}", "--name=x"
         return tiny.settings_of("benchmarks.compare", *flags)
 
+    monkeypatch.setattr(compare, "name_commit", lambda: "abc")
     measured = {"title": "t", "unit": "s", "examples": 1, "runs": {}, "skipped": {}}
     monkeypatch.setattr(compare, "measure", lambda *_: dict(measured))
     path = tmp_path / "cpu" / "x.json"
@@ -45,10 +46,18 @@ def test_figures_of_other_rows_are_not_lost(tmp_path, monkeypatch):
     compare.measure_all(settings("pairs,start"))  # without --near_file
     assert read(path)["rows"] == {"pairs": measured, "start": measured}
     path.write_text(json.dumps({**read(path), "commit": "an older one"}))
-    with pytest.raises(ValueError, match="has pairs of commit an older one or"):
+    with pytest.raises(ValueError, match="has pairs of commit an older one, or"):
         compare.measure_all(settings("start"))
     compare.measure_all(settings("pairs,start"))  # replaces all of it
     assert read(path)["rows"]["pairs"] == {"why": "--near_file is not set"}
+    # Rows that other flags have made, or files that have changed, are others.
+    with monkeypatch.context() as changed, pytest.raises(ValueError, match="has pairs"):
+        changed.setattr(sys, "argv", ["compare", "--steps=3", "--rows=start"])
+        compare.measure_all(settings("start"))
+    monkeypatch.setattr(compare, "name_commit", lambda: "abc-dirty")
+    compare.measure_all(settings("pairs,start"))
+    with pytest.raises(ValueError, match="has pairs of commit abc-dirty, or"):
+        compare.measure_all(settings("start"))
     path.write_text("{")
     with pytest.raises(ValueError, match=r"x\.json: "):
         compare.measure_all(settings("start"))
@@ -188,6 +197,7 @@ def test_rows_of_one_commit_stay_until_they_are_timed_again(monkeypatch, tmp_pat
         return {"seconds": next(seconds), "start_s": 1.0, **versions}
 
     monkeypatch.setattr(compare, "run_module", run)
+    monkeypatch.setattr(compare, "name_commit", lambda: "abc")
     file = tmp_path / "cpu" / "minilm.json"
     for name in ("classifier", "start", "classifier"):
         words = f"--rows={name}", "--rounds=1", f"--output_dir={tmp_path}"
@@ -253,6 +263,7 @@ def test_page_has_every_side_the_fastest_first(tmp_path):
         "| --- | --- | --- | --- | --- | --- |",
         "| **this project, ONNX** | 10.0 (10.0, 10.0) |  | 11.0 | 1,500 | 0.875 |",
     ]
+    assert "benchmarks.compare --rounds=3 --rows=a,b,pairs\n" in text
     assert "* x: why" in text and "* pairs: no file" in text
     assert "Other programs" not in text
     results["load"] = 3.0
