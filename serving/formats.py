@@ -134,9 +134,7 @@ def open_version(directory: str) -> servables.Version:
     """
     is_split = bool(runtimes.format_of(directory))
     opens = runtimes.open_version if is_split else servables.open_version
-    verbosity = logging.get_verbosity()
-    # TensorFlow logs the traceback of a damaged fingerprint.pb, which nothing needs.
-    logging.set_verbosity(logging.FATAL)
+    logging.get_absl_logger().addFilter(_is_wanted)  # once, as it is one function
     try:
         return opens(directory)
     except errors.InputError:  # a package is missing
@@ -147,8 +145,11 @@ def open_version(directory: str) -> servables.Version:
             f"{atomic_files.reason(error)}); copy {directory} again, or export the "
             "model again"
         ) from error
-    finally:
-        logging.set_verbosity(verbosity)
+
+
+def _is_wanted(record):
+    """Whether a record is none of a damaged fingerprint.pb, which nothing needs."""
+    return "Fingerprint was found, but" not in record.getMessage()
 
 
 def _damaged_file(directory):
