@@ -64,6 +64,8 @@ def of_rows(text: str, rows: Mapping[str, tuple[str, Any]]) -> str:
 
 def _with_index(index: Any, lines: re.Match[str]) -> str:
     places = [int(line) - 1 for line in lines[0].split(", ")]
+    if not all(0 <= place < len(index) for place in places):
+        return lines[0]  # words of the user
     return f"{lines[0]} (index {', '.join(str(index[place]) for place in places)})"
 
 

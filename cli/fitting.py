@@ -606,7 +606,7 @@ class Classifier(FittedModel[ClassifierSettings]):
             isinstance(texts, os.PathLike)
             or (isinstance(texts, str) and text_rows.is_table(texts))
         ):
-            # Without labels no row is left out, and all have an answer.
+            # Without labels, only rows of empty cells are left out.
             layout = dataclasses.replace(self._layout, label="")
             path = remote_files.resolve(texts, "texts")
             with argument_names.in_python():

@@ -124,6 +124,9 @@ def read(
     try:
         with remote_files.open_file(path) as file:
             return parse(file.read(), from_pairs)
+    except FileNotFoundError as error:
+        text = f"{path}: cannot be read (no such file); {remedy}"
+        raise errors.InputError(text) from error
     except (OSError, ValueError) as error:
         raise errors.InputError(
             f"{path}: cannot be read ({error}); {remedy}"

@@ -12,7 +12,7 @@ from data_pipeline.tagging import schemes
 def read(path: str, num_classes: int | None = None) -> label_maps.Classes:
     """The classes in a label_map.json; `num_classes` is None where it is not known."""
     try:
-        content = json_files.parse(text_rows.read_text(path))
+        content = json_files.parse(text_rows.read_text(path), json_files.distinct)
         settings = {key: content.pop(key) for key in [*content] if not key.isdecimal()}
         for name, number in label_maps.OF_RUN.items():
             number(settings.pop(name, 0))  # which model_directory.read_run returns

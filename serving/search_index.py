@@ -175,8 +175,8 @@ def add(
 ) -> None:
     """Adds the texts of a file that an index lacks.
 
-    The index is searched as before until all of them are there. A line of another
-    file than that of the build has the id FILE:LINE.
+    The index is searched as before until all of them are there. A line without an id
+    of another file than that of the build has the id FILE:LINE.
 
     Raises:
         InputError: the index has another text with the id of one of them, unless this
@@ -278,16 +278,15 @@ def _check_unknown(path, encoder):
             print(f"texts: of the first {len(texts)}{share}")
 
 
-def _texts(path):
-    return (row for row in corpora.read_texts(path) if has_content(row.text))
+def _texts(path, prefix=""):
+    rows = corpora.read_texts(path, prefix=prefix)
+    return (row for row in rows if has_content(row.text))
 
 
 def _rows(path, settings, encoder):
     """Yields the rows of an index: the texts of a file, or their passages."""
-    texts = _texts(path)
     name, of_build = map(os.path.basename, (path, settings["file"]))
-    if name != of_build and not text_rows.is_jsonl(path):
-        texts = (row._replace(text_id=f"{name}:{row.line}") for row in texts)
+    texts = _texts(path, "" if name == of_build else f"{name}:")
     if not settings["passages"]:
         yield from (Row(*row, None) for row in texts)
         return

@@ -207,6 +207,7 @@ class RecipeTask(classifier.ClassifierTask):
             rows = self.data[name]
             table = review_tables.to_label(rows, scored, places, margin)
             path = os.path.join(plan.output_dir, file_names.TO_LABEL)
+            path = review_tables.unfilled(path)  # somebody may have filled it meanwhile
             atomic_files.write_text(path, review_tables.text(rows, table))
             line = f"to label next: {path}, {len(places)} of {len(rows)} rows"
             if not self.classes.has_one_label:

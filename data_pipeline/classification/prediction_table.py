@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from contract import errors, file_names, outcomes
+from contract import errors, file_names, outcomes, remote_files
 from data_pipeline.classification import predictions, split
 from data_pipeline.tables import labelled, spreadsheets
 
@@ -19,6 +19,8 @@ def files(
     if data.table.origin is None:
         return {}
     try:
+        if remote_files.is_pipe(data.table.path):
+            raise errors.InputError(f"{data.table.path} is a pipe, which is read once")
         names = _input_names(data.table)
     except (errors.InputError, FileNotFoundError) as error:
         print(f"warning: no {file_names.TEST_TABLE}: {error}")

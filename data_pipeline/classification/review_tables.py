@@ -1,5 +1,8 @@
 """Tables for an hour of work: labels that may be wrong, and texts to label next."""
 
+import contextlib
+import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -119,6 +122,17 @@ def refuse_filled(path: str) -> None:
             f"{path}: has {wording.count(len(filled), 'row')} that a person filled or "
             "changed, which would be lost; rename it"
         )
+
+
+def unfilled(path: str) -> str:
+    """The path, or another beside it while a person has filled what lies there."""
+    root, ending = os.path.splitext(path)
+    for number in itertools.count(2):
+        with contextlib.suppress(errors.InputError):
+            refuse_filled(path)
+            break
+        path = f"{root}-{number}{ending}"
+    return path
 
 
 def text(data: split.LabelledSplit, rows: Iterable[list[str]]) -> str:

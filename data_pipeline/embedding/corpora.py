@@ -7,6 +7,7 @@ score).
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ USUAL_TEXTS = (*table_columns.USUAL_TRIPLETS, *table_columns.USUAL_TEXTS)
 TEXTS = "texts"  # alone, for a teacher's vectors
 _ROW = "id, tab, text"
 _TABLES = (".csv", ".tsv", ".parquet", ".xlsx")  # whose lines are no texts
+# Of a TSV file of ids and texts, such as "query_id<tab>query".
+_HEADER = re.compile(
+    r"(\w*[_-])?(id|pid|qid|docid)\t(text|query|passage|question)", re.IGNORECASE
+)
 RETRIEVAL = "retrieval"  # queries and a corpus, which are scored alone
 
 
@@ -71,6 +76,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
     indices = {passage_id: index for index, passage_id in enumerate(passages)}
     gains: dict[str, dict[int, float]] = {query_id: {} for query_id in queries}
     unknown: list[int] = []
+    scored: dict[tuple[str, ...], tuple[str, int]] = {}
     for line, row in text_rows.file_rows(judgements_path, "tsv"):
         assert isinstance(row, list)
         place = f"{judgements_path}:{line}"
@@ -84,6 +90,12 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
         if not numbers.is_number(row[-1]):
             raise errors.InputError(
                 f"{place}: score {row[-1]!r:.40} is not a finite number; correct it"
+            )
+        score, first = scored.setdefault((row[0], row[-2]), (row[-1], line))
+        if float(score) != float(row[-1]):
+            raise errors.InputError(
+                f"{place}: the score of {row[0]!r:.40} and {row[-2]!r:.40} is "
+                f"{row[-1]}, and in line {first} {score}; keep one"
             )
         if row[0] not in queries or row[-2] not in indices:
             unknown.append(line)
@@ -106,10 +118,11 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
     )
 
 
-def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
+def read_texts(path: str, *, has_ids: bool = False, prefix: str = "") -> Iterator[Text]:
     """Yields the rows of a JSONL file, title before text, or the lines of another one.
 
-    With `has_ids` each row has an id, and another file than JSONL is TSV.
+    With `has_ids` each row has an id, `_id` or `id`, and another file than JSONL is
+    TSV, perhaps with a header. A row without one has the `prefix` and its line.
     """
     is_jsonl = text_rows.is_jsonl(path)
     if not is_jsonl and not has_ids:
@@ -119,13 +132,16 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
                 'a .jsonl file as {"text": "..."}'
             )
         for line, text in text_rows.lines(path):
-            yield Text(line, str(line), text.rstrip("\r"))
+            yield Text(line, f"{prefix}{line}", text.rstrip("\r"))
         return
     for line, row in text_rows.file_rows(path, "jsonl" if is_jsonl else "tsv"):
         cells = row if isinstance(row, dict) else {}
         if isinstance(row, list) and len(row) == 2:
+            if line == 1 and _HEADER.fullmatch("\t".join(row)):
+                continue
             cells = {"_id": row[0], "text": row[1]}
-        text_id = cells.get("_id", "" if has_ids else line)
+        usual = "" if has_ids else f"{prefix}{line}"
+        text_id = cells.get("_id", cells.get("id", usual))
         parts = [cells[key] for key in ("title", "text") if cells.get(key) is not None]
         is_right = parts and type(text_id) in (str, int)
         if is_right and all(isinstance(part, str) for part in parts):

@@ -77,10 +77,13 @@ def _by_name(place: str, row: Any, names: Names) -> dict[str, Any]:
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str):
                 characters.check(text, f"{place}: {key}")
-    return {
-        key: None if isinstance(value, float) and math.isnan(value) else value
-        for key, value in row.items()
-    }
+    return {key: None if _is_missing(value) else value for key, value in row.items()}
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is NaN, or NA or NaT of pandas, which need not be installed."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _value(place: str, value: Any) -> Any:

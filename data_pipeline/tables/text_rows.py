@@ -32,6 +32,7 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _SPELLED = {"tab": "\t", "\\t": "\t", "none": ""}  # delimiters and quotes of flags
 _SAMPLE_LINES = 20  # that show what separates cells
 _SAMPLE_BYTES = 1 << 12  # that show the encoding
+_FIRST_BYTES = 1 << 16  # that have a line feed
 _BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII character
 _PARQUET_ROWS = 256  # in memory; a few megabytes of long documents
 _WORKBOOKS = ("xlsx", "xls", "ods")
@@ -100,11 +101,16 @@ class Part(NamedTuple):
 WHOLE = Part()
 
 
+def is_packed(path: str) -> bool:
+    """Whether a file is gzip, by its name."""
+    return path.lower().endswith(".gz")
+
+
 def blocks(path: str, part: Part = WHOLE) -> Iterator[bytes]:
     """Yields the bytes of a file, local or remote, plain or gzip, in pieces."""
     left = part.stop - part.start
     with _opened(path, OSError, EOFError, zlib.error) as raw:
-        stream = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
+        stream = gzip.GzipFile(fileobj=raw) if is_packed(path) else raw
         if part.start:
             stream.seek(part.start)
         while block := stream.read(min(_CHUNK_BYTES, left)):
@@ -197,11 +203,6 @@ def split_lines(
     for block in source:
         if not (number or begun):
             _check_beginning(path, block, encoding)
-            if block.count(b"\r") > 1 and b"\n" not in block:
-                raise errors.InputError(
-                    f"{path}:1: carriage returns alone end its lines, as on old Macs; "
-                    "convert them to line feeds, by tr '\\r' '\\n'"
-                )
         *whole, last = block.split(b"\n")
         for line in whole:
             number += 1
@@ -213,8 +214,8 @@ def split_lines(
 
 
 def check_beginning(path: str) -> None:
-    """Refuses a file that begins as a workbook or as UTF-16 does."""
-    for data in blocks(path, Part(stop=_SAMPLE_BYTES)):
+    """Refuses a file that begins as a workbook, UTF-16 or one of an old Mac does."""
+    for data in blocks(path, Part(stop=_FIRST_BYTES)):
         _check_beginning(path, data)
 
 
@@ -228,6 +229,11 @@ def _check_beginning(path, data, encoding=None):
         remedy = _convert("UTF-16", encoding)
     if remedy:
         raise errors.InputError(f"{path}:1: is not UTF-8; {remedy}")
+    if data.count(b"\r") > 1 and b"\n" not in data:
+        raise errors.InputError(
+            f"{path}:1: carriage returns alone end its lines, as on old Macs; convert "
+            "them to line feeds, by tr '\\r' '\\n'"
+        )
 
 
 def _decode(path: str, number: int, line: bytes, encoding: str | None) -> str:

@@ -32,6 +32,7 @@ _SPANS_KEYS = ("spans", "entities", "label", "labels")
 # Of a span that is an object; the second of each is doccano's.
 _START, _END = ("start", "start_offset"), ("end", "end_offset")
 _CHUNK_TEXTS = 1024  # cut at a time
+_BLANKS = " \t\r"  # U+3000, which strip() takes for one, is a word
 # Begins the line between two documents; CoNLL-U writes a comment instead.
 _DOCUMENT_MARK = "-DOCSTART-"
 _DOCUMENT_COMMENT = "# newdoc"
@@ -173,6 +174,10 @@ def _format(path: str, file_format: str) -> str:
         return "seq"
     if name.endswith((".json", ".jsonl")):
         return "jsonl"
+    if remote_files.is_pipe(path):
+        raise errors.InputError(
+            f"{path}: is a pipe, which is read once; set --file_format"
+        )
     first = next((line for _, line in text_rows.lines(path) if line.strip()), "")
     with contextlib.suppress(ValueError):
         if isinstance(json_files.parse(first), dict):
@@ -251,7 +256,8 @@ def _cells(line: str, separator: str = " ") -> list[str]:
 def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns:
     """Reads a whole file and finds its columns: only its end decides on "#"."""
     no_row, lines = ("#", _DOCUMENT_MARK), [*text_rows.lines(path)]
-    rows = (row for row in lines if row[1].strip() and not row[1].startswith(no_row))
+    rows = (row for row in lines if row[1].strip(_BLANKS))
+    rows = (row for row in rows if not row[1].startswith(no_row))
     number, line = next(rows, (0, ""))
     if not line:
         return _Columns(path, lines, " ", 1, 1, 0, None, set())
@@ -297,7 +303,7 @@ def _scan(columns: _Columns) -> Iterator[tuple[int, list[str] | None, bool]]:
         begins_document = line.startswith(_DOCUMENT_MARK) or (
             is_comment and line.startswith(_DOCUMENT_COMMENT)
         )
-        if begins_document or not line.strip():
+        if begins_document or not line.strip(_BLANKS):
             at_start = True
             yield number, None, begins_document
         elif not is_comment:
@@ -388,6 +394,12 @@ def _objects(
     path: str, names: Sequence[str], noticed: list[findings.Finding]
 ) -> Iterator[Sentence]:
     rows: list[tuple[int, Any]] = [*text_rows.file_rows(path, "jsonl")]
+    for number, row in rows:
+        if isinstance(row.get("label"), dict):
+            raise errors.InputError(
+                f"{path}:{number}: label has a key for each type, as in CLUENER2020; "
+                "set --file_format=cluener"
+            )
     if any(spans_key(row) or _tags_key(row) for _, row in rows):
         marks = other_programs.marks((), rows)
         rows = [*other_programs.accepted(path, rows, marks, noticed)]
@@ -402,7 +414,7 @@ def _objects(
             tags = tags_of_spans(place, row, text_words)
             words = [word.text for word in text_words]
         else:
-            words_key, words = _words(place, row)
+            words_key, words = words_of(place, row)
             if key := _tags_key(row):
                 tags = _tags(place, key, row[key], names)
                 _check_numbers(place, len(words), len(tags))
@@ -467,11 +479,6 @@ def _tags_key(row: Mapping[str, Any]) -> str:
 
 def spans_key(row: Mapping[str, Any]) -> str:
     """The key of the spans of a row's text; "" where it has none, or tags."""
-    if isinstance(row.get("label"), dict):
-        raise errors.InputError(
-            "label has a key for each type, as in CLUENER2020; set "
-            "--file_format=cluener"
-        )
     if _tags_key(row) or not isinstance(row.get("text"), str):
         return ""
     lists = [key for key in _SPANS_KEYS if isinstance(row.get(key), list)]
@@ -479,7 +486,8 @@ def spans_key(row: Mapping[str, Any]) -> str:
     return next((k for k in lists if all(isinstance(s, forms) for s in row[k])), "")
 
 
-def _words(place: str, row: dict[str, Any]) -> tuple[str, list[str]]:
+def words_of(place: str, row: dict[str, Any]) -> tuple[str, list[str]]:
+    """The key of the words of a row, and these; InputError without any."""
     key = next((key for key in _WORDS_KEYS if row.get(key) is not None), None)
     if key is None:
         raise errors.InputError(f"{place}: has none of {_WORDS_KEYS}; give it one")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from contract import atomic_files, errors, file_names
+from contract import atomic_files, errors, file_names, remote_files
 from contract import outcomes as outcomes_lib
 from data_pipeline.tables import text_rows
 from data_pipeline.tagging import files, schemes, windows
@@ -229,8 +229,16 @@ def write_all(
 ) -> list[str]:
     """Writes the files of `tag_lines` and `span_lines`, or neither; returns paths.
 
-    In the place of the former, CLUENER2020 has the file that its site takes.
+    In the place of the former, CLUENER2020 has the file that its site takes, and a pipe
+    has none, since it is read once.
     """
+    spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
+    spans = span_lines(sentences, scored.predictions, scored.probabilities, scheme)
+    if not sentences.texts and remote_files.is_pipe(sentences.path):
+        name = f"{file_names.TEST_TAGS}.*"
+        print(f"warning: no {name}: {sentences.path} is a pipe, which is read once")
+        atomic_files.write({spans_file: spans})
+        return [spans_file]
     if sentences.texts:
         name = file_names.CLUENER_SUBMISSION
         lines = _submission(sentences, scored.predictions, scheme)
@@ -238,8 +246,6 @@ def write_all(
         name = f"{file_names.TEST_TAGS}.{_FORMS[sentences.file_format][0]}"
         lines = tag_lines(sentences, scored.predictions)
     tags_file = os.path.join(directory, name)
-    spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
-    spans = span_lines(sentences, scored.predictions, scored.probabilities, scheme)
     atomic_files.write({tags_file: lines, spans_file: spans})
     return [tags_file, spans_file]
 
@@ -259,21 +265,36 @@ def _with_column(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
     flat_lines = itertools.chain.from_iterable(sentences.lines)
     flat_tags = itertools.chain.from_iterable(tags)
     tag_of_line = dict(zip(flat_lines, flat_tags, strict=True))
+    flat_words = itertools.chain.from_iterable(sentences.words)
+    words = dict(zip(tag_of_line, flat_words, strict=True))
     for number, line in text_rows.lines(sentences.path):
         line = line.rstrip("\r")
         if number in tag_of_line:
+            _refuse_other(sentences, number, words.pop(number) not in line)
             line = f"{line}{sentences.separator}{tag_of_line[number]}"
         elif files.CONLLU_NO_WORD.match(line):
             line = f"{line}{sentences.separator}_"
         elif number == sentences.header:
             line = f"{line}{sentences.separator}tag"
         yield line
+    _refuse_other(sentences, min(words, default=0), words)
+
+
+def _refuse_other(sentences, number, is_other):
+    """Raises InputError where a line is not the one that was read."""
+    if is_other:
+        raise errors.InputError(
+            f"{sentences.path}:{number}: has changed since it was read; predict again"
+        )
 
 
 def _lines_of_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
-    by_line = _by_line(sentences, tags)
-    for number, _ in text_rows.lines(sentences.path):
+    by_line, words = _by_line(sentences, tags), _by_line(sentences, sentences.words)
+    for number, line in text_rows.lines(sentences.path):
+        is_other = [*words.pop(number, ())] != line.split()
+        _refuse_other(sentences, number, is_other)
         yield " ".join(by_line.get(number, ()))
+    _refuse_other(sentences, min(words, default=0), words)
 
 
 def _with_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
@@ -281,12 +302,19 @@ def _with_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
     words_by_line = _by_line(sentences, sentences.words)
     for number, row in text_rows.file_rows(sentences.path, "jsonl"):
         assert isinstance(row, dict)
+        words = list(words_by_line.pop(number, ()))
         if files.spans_key(row):  # which words have the tags, the row does not hold
-            row["words"] = list(words_by_line.get(number, ()))
+            is_other = any(word not in row["text"] for word in words)
+            row["words"] = words
+        else:
+            place = f"{sentences.path}:{number}"
+            is_other = bool(words) and files.words_of(place, row)[1] != words
+        _refuse_other(sentences, number, is_other)
         if row.get(files.TAGS_KEY) is not None:
             row["given"] = row[files.TAGS_KEY]
         row[files.TAGS_KEY] = list(by_line.get(number, ()))
         yield json.dumps(row, ensure_ascii=False)
+    _refuse_other(sentences, min(words_by_line, default=0), words_by_line)
 
 
 def _by_line(sentences: files.Sentences, tags: Tags) -> dict[int, Sequence[str]]:

@@ -6,6 +6,7 @@ have 4 MB, so that most files are one. A file of long documents is read once bef
 their beginnings.
 """
 
+import codecs
 import concurrent.futures
 import dataclasses
 import gzip
@@ -78,7 +79,7 @@ def check_lines(files: Sequence[str], lines: int, invalid: int) -> str:
 
 def is_packed(path: str) -> bool:
     """Whether a file is gzip, which can only be read from its beginning."""
-    return path.endswith(".gz")
+    return text_rows.is_packed(path)
 
 
 def unpack(path: str, destination: str) -> None:
@@ -184,7 +185,8 @@ class Corpus:
                 begin = boundary(file, start, size)
                 end = boundary(file, start + self.range_bytes, size)
             file.seek(begin)
-            return bytes(file.read(end - begin))
+            text = bytes(file.read(end - begin))
+        return text if begin else text.removeprefix(codecs.BOM_UTF8)
 
 
 def _boundary(file, offset: int, size: int) -> int:

@@ -862,6 +862,16 @@ def test_threads_disturb_no_flags_of_another(model_dir, monkeypatch, action):
     assert equal == [True, *[action == "evaluate"] * 2]
 
 
+def test_numbers_in_words_of_the_user_are_no_lines_of_a_frame():
+    index = type("Index", (list,), {"equals": None})("abc")
+    frame = type("Frame", (), {"index": index})()
+    text = "/d/x.jsonl:2: 'see line 500' is no label; lines 1, 3; lines 3, 4"
+    assert argument_names.of_rows(text, {"/d/x.jsonl": ("dev", frame)}) == (
+        "dev:2 (index b): 'see line 500' is no label; lines 1, 3 (index a, c); "
+        "lines 3, 4"
+    )
+
+
 def test_interrupted_fit_says_where_it_goes_on(model_dir, tmp_path, monkeypatch):
     import signal
 

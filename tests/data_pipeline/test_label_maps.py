@@ -171,3 +171,9 @@ def test_rows_of_a_choice_and_of_numbers_have_no_order(capsys):
     assert "new head for choice ['a', 'b']; that of run/label_map.json is for regr" in (
         capsys.readouterr().out
     )
+
+
+def test_a_number_that_stands_twice_is_refused(tmp_path):
+    (tmp_path / "label_map.json").write_text('{"0": "a", "1": "b", "1": "c"}')
+    with pytest.raises(ValueError, match=r"label_map.json: not a label map .*'1' is t"):
+        head_classes.read(str(tmp_path / "label_map.json"), 2)

@@ -75,6 +75,20 @@ def test_only_new_rows_of_a_file_that_has_grown_are_added(words, tmp_path, capsy
     assert {"15", "b.txt:1", "b.txt:3"} < found
 
 
+def test_rows_without_an_id_have_the_name_of_their_file(words, tmp_path):
+    """Lines of JSON as others; else they would replace the build's line of a number."""
+    write, _ = words
+    build(tmp_path / "index", write("a.txt", 0, 3), "any")
+    index = search.Index.open(str(tmp_path / "index"))
+    path = tmp_path / "more.jsonl"
+    rows = [{"text": TEXTS[20]}, {"id": "doc-7", "text": TEXTS[21]}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert index.add(str(path), replace=True) == 5
+    found = {n.text_id: n.text for n in index.neighbours("query", 24)[0]}
+    assert found["1"] == TEXTS[0]
+    assert (found["more.jsonl:1"], found["doc-7"]) == (TEXTS[20], TEXTS[21])
+
+
 def test_another_text_of_an_id_is_refused(words, tmp_path):
     write, _ = words
     build(tmp_path / "index", write("a.txt", 0, 13), "any")

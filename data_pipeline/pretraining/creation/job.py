@@ -210,21 +210,25 @@ def begin(job: Job) -> list[int]:
     record = json.loads(json.dumps(record))
     path = job.path(_JOB)
     before = json_files.read_object(path) if tf.io.gfile.exists(path) else None
-    if before != record:
-        if before and tf.io.gfile.exists(job.path(_CORPUS)):
-            # Settings one by one, so that only those that differ are shown.
-            old, new = ({**each.pop("settings"), **each} for each in (before, record))
-            raise errors.InputError(
-                f"{job.work_dir} holds an unfinished job: "
-                f"{wording.differences(old, new)[:1000]}; give its flags, or delete it"
-            )
-        if tf.io.gfile.isdir(job.work_dir):
-            # Half removed by a killed `end`, or holds nothing but unpacked input.
+    is_unpacked = before and tf.io.gfile.exists(job.path(_CORPUS))
+    sizes = {"input_sizes": record["input_sizes"]}
+    if before and not is_unpacked and before | sizes == record:
+        before = None  # an input that could not be unpacked is another now
+    if before is None:
+        if tf.io.gfile.isdir(job.work_dir):  # perhaps half removed by a killed `end`
             tf.io.gfile.rmtree(job.work_dir)
         for output in job.output_files:
             tf.io.gfile.makedirs(os.path.dirname(output) or ".")
         tf.io.gfile.makedirs(job.work_dir)
         atomic_files.write_json(path, record, shared=True)
+        before = json_files.read_object(path)  # another command may begin meanwhile
+    if before != record:
+        # Settings one by one, so that only those that differ are shown.
+        old, new = ({**each.pop("settings"), **each} for each in (before, record))
+        raise errors.InputError(
+            f"{job.work_dir} holds an unfinished job: "
+            f"{wording.differences(old, new)[:1000]}; give its flags, or delete it"
+        )
     return [
         index
         for index, file in enumerate(job.input_files)

@@ -129,3 +129,8 @@ def test_a_file_that_a_person_filled_is_not_replaced(tmp_path):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=r"to_label.csv: has \d rows? that a pers"):
             review_tables.refuse_filled(str(path))
+        assert review_tables.unfilled(str(path)) == str(tmp_path / "to_label-2.csv")
+    (tmp_path / "to_label-2.csv").write_text(others[0], encoding="utf-8")
+    assert review_tables.unfilled(str(path)) == str(tmp_path / "to_label-3.csv")
+    path.write_text(empty, encoding="utf-8")
+    assert review_tables.unfilled(str(path)) == str(path)

@@ -21,6 +21,7 @@ QUERIES = [
     {"_id": "q2", "text": "Who?"},
     {"_id": "q3", "text": "What falls?"},
 ]
+TABLE = "q1\tWhat is long?\nq2\tWho?\nq3\tWhat falls?\n"
 CORPUS_FILE, QUERIES_FILE = jsonl(CORPUS), jsonl(QUERIES)
 JUDGEMENTS = (
     "query-id\tcorpus-id\tscore\n"
@@ -71,6 +72,17 @@ def test_tables_of_texts_and_judgements_of_trec(read):
     assert tables == data
     # Judgements between spaces, as TREC has its own.
     assert data == read(judgements="q3 0 3 1\nq1 Q0  p1 2\nq1 0 p2 0.5\n")
+    for names in ("id\ttext", "_id\tText", "docid\tpassage", "query-id\tquery"):
+        corpus = f"{names}\np1\tRivers The Rhine is long.\np2\tThe Alps\u2028are high."
+        assert read(f"{corpus}\n3\tSnow falls.\n", kind="tsv", queries=TABLE) == data
+    # Twins: what is no header, and JSONL whose ids have the other usual name.
+    assert read("id\tof it\np1\tone\n3\ttwo\n", kind="tsv", queries=TABLE).passages == [
+        "of it",
+        "one",
+        "two",
+    ]
+    assert read(CORPUS_FILE.replace('"_id"', '"id"')) == data
+    assert read(judgements=JUDGEMENTS + "q1\tp1\t2.0\n") == data  # as it was
     # Without a header, line 1 is a judgement.
     assert read(judgements="q3\tp1\t1\n").relevant == [{0: 1.0}]
 
@@ -103,6 +115,10 @@ def changed(rows, place, **values):
         ({"queries": changed(QUERIES, 0, _id=True)}, r"queries.jsonl:1: .* has no id"),
         ({"queries": changed(QUERIES, 0, _id=[1])}, r"queries.jsonl:1: .* has no id"),
         ({"queries": '"q1"\n'}, r"queries.jsonl:1: .* is not a JSON object"),
+        (
+            judged("3\t2"),
+            r"test.tsv:4: the score of 'q1' and '3' is 0, and in line 3 2;",
+        ),
         (judged("p1\thigh"), r"test.tsv:3: score 'high' is not a finite number;"),
         (judged("p1\tnan"), r"test.tsv:3: score 'nan' is not a finite"),
         (judged("p1\tinf"), r"test.tsv:3: score 'inf' is not a finite"),

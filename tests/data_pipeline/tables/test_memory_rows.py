@@ -13,6 +13,8 @@ def test_values_of_other_libraries_become_those_of_json():
     answers = {"text": np.array([b"caf\xc3\xa9"], object), "answer_start": np.arange(1)}
     row = {"context": b"a caf\xc3\xa9", "answers": answers, "score": np.float32(0.5)}
     row |= {"tags": [np.int64(3)], "day": datetime.date(2020, 2, 3), "none": np.nan}
+    missing = type("NAType", (), {})(), type("NaTType", (), {})()  # as of pandas
+    row |= dict(zip(("na", "nat"), missing, strict=True))
     assert json.loads(memory_rows.lines("rows", [row], {})) == {
         "context": "a café",
         "answers": {"text": ["café"], "answer_start": [0]},
@@ -20,6 +22,8 @@ def test_values_of_other_libraries_become_those_of_json():
         "tags": [3],
         "day": "2020-02-03",
         "none": None,
+        "na": None,
+        "nat": None,
     }
 
 

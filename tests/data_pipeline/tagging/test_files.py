@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -49,6 +50,21 @@ def test_cells_end_at_tabs_or_spaces_alone(read_text):
     assert pairs(sentences) == [(["New York", "is"], ["B-loc", "O"])]
     assert sentences.separator == "\t"
     assert pairs(read_text("東 B-loc\n\u3000 O\n"))[0][0] == ["東", "\u3000"]
+
+
+def test_ideographic_space_alone_is_a_word(read_text):
+    words = read_text("东\n\u3000\n京\n", tags_required=False).words
+    assert words == [["东", "\u3000", "京"]]
+    assert len(read_text("东\n \t\n京\n", tags_required=False).words) == 2
+
+
+def test_pipe_needs_its_format(tmp_path):
+    """Of one that is read twice, the second reading would lack what the first took."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(
+        ValueError, match=r"pipe: is a pipe, which is read once; set --"
+    ):
+        read(tmp_path / "pipe")
 
 
 def test_columns_are_chosen_by_number(read_text):

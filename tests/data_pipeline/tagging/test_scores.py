@@ -174,6 +174,31 @@ def test_columns_get_one_more(rewritten):
     assert rewritten("a\nb\n\nc\n") == "a O\nb B-x\n\nc I-x\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "changed", "line"),
+    [
+        ("a.conll", "a O\nb O\n\nc O\n", "x O\na O\nb O\n\nc O\n", 1),
+        ("a.conll", "a O\nb O\n\nc O\n", "a O\nb O\n", 4),
+        ("seq.in", "a b\n\nc\n", "a b\nc\n", 2),
+        ("seq.in", "a b\n\nc\n", "a b\n\n", 3),
+        (
+            "a.jsonl",
+            '{"words": ["a", "b"]}\n{"words": ["c"]}\n',
+            '{"words": ["c"]}\n',
+            1,
+        ),
+        ("a.jsonl", '{"text": "a b"}\n{"text": "c"}\n', '{"text": "a b"}\n', 2),
+    ],
+)
+def test_file_that_has_changed_gets_no_tags(tmp_path, name, text, changed, line):
+    (tmp_path / name).write_text(text)
+    sentences = read(tmp_path / name)
+    assert [*tag_scores.tag_lines(sentences, PREDICTED)]
+    (tmp_path / name).write_text(changed)
+    with pytest.raises(ValueError, match=f"{name}:{line}: has changed since it was re"):
+        [*tag_scores.tag_lines(sentences, PREDICTED)]
+
+
 def test_rows_of_conllu_that_are_no_words_keep_their_columns(tmp_path):
     rows = ["1-2\tdu\t_", "1\tde\tADP", "2\tle\tDET", "2.1\tbu\tVERB"]
     text = "".join(f"{row}{7 * chr(9)}\n" for row in ["# text = du", *rows])

@@ -9,6 +9,7 @@ import random
 import numpy as np
 import pytest
 
+from data_pipeline.tables import text_rows
 from data_pipeline.vocabularies import byte_ranges
 
 CONTENTS = {
@@ -239,3 +240,26 @@ def test_bad_gzip_files_are_refused(tmp_path, damage):
     with pytest.raises(ValueError, match=r"text\.gz: not a whole gzip file"):
         byte_ranges.unpack(f"{tmp_path}/text.gz", f"{tmp_path}/text.txt")
     assert os.listdir(tmp_path) == ["text.gz"]
+
+
+def test_the_mark_of_utf_8_is_no_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffone\n\ntwo \ufeff\n".encode())
+    text = byte_ranges.Corpus.from_files([str(path)])
+    assert text.read(0).decode() == "one\n\ntwo \ufeff\n"
+
+
+def test_text_of_an_old_mac_is_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"A b.\rC d.\r\rE f.\r")
+    with pytest.raises(ValueError, match=r"a.txt:1: carriage returns alone end its li"):
+        text_rows.check_beginning(str(path))
+    path.write_bytes(b"A b.\rC d.\r\rE f.\n")
+    text_rows.check_beginning(str(path))
+
+
+def test_gzip_is_known_by_its_name_in_any_case(tmp_path):
+    path = tmp_path / "a.txt.GZ"
+    path.write_bytes(gzip.compress(b"one\n"))
+    assert byte_ranges.is_packed(str(path))
+    assert [*text_rows.lines(str(path))] == [(1, "one")]
