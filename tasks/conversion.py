@@ -1,6 +1,7 @@
 """Conversion of weights between the files of the originals and Hugging Face's."""
 
 import dataclasses
+import os
 
 import keras
 
@@ -27,6 +28,13 @@ def open_tokenizer(files, config):
     return opening.open_tokenizer(files, config)
 
 
+def _inputs(files):
+    """What is read, and must not be replaced; of an adapter its base, too."""
+    yield from (files.init_checkpoint, files.config_file, files.vocab_file)
+    if os.path.isdir(files.init_checkpoint):
+        yield places.find_base(files.init_checkpoint)
+
+
 def prepare(settings: ConversionSettings):
     """The checked input: Converted, tokenizer or None, rules of output_directory.
 
@@ -44,7 +52,7 @@ def prepare(settings: ConversionSettings):
         "own_files": conversion.OWN_FILES,
         "always": conversion.ALWAYS,
         "overwrite": settings.overwrite,
-        "inputs": [files.init_checkpoint],
+        "inputs": [*filter(None, _inputs(files))],
     }
     output_directory.check(settings.output_dir, **rules)
     config = model_directory.read_config(files.config_file)

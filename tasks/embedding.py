@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import io
 import json
 import os
 from typing import Any
@@ -128,7 +129,9 @@ class EmbeddingTask(fine_tuning.FineTuningTask):
         if plan.writes:
             path = os.path.join(plan.output_dir, file_names.TEST_VECTORS)
             text_ids = self.data["test"].text_ids
-            np.savez(path, vectors=scored.predictions, text_ids=text_ids)
+            written = io.BytesIO()
+            np.savez(written, vectors=scored.predictions, text_ids=text_ids)
+            atomic_files.write_bytes(path, written.getvalue())
             print(f"vectors: {path}")
         return scored.results("test")
 

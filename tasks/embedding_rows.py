@@ -68,9 +68,12 @@ def choose_vectors(settings: embedding.EmbeddingSettings, path, config):
     prompts = dict(kept.prompts)
     for name, usual in kept.usual_prompts().items():
         prompt = getattr(settings, f"{name}_prompt")
-        has_one = not prompts.keys().isdisjoint(sentence_transformers.PROMPTS[name])
-        if usual or has_one or prompt is not None:
-            prompts[name] = usual if prompt is None else prompt
+        first, *_ = names = sentence_transformers.PROMPTS[name]
+        there = prompts.keys() & names
+        if prompt is not None:
+            prompts |= dict.fromkeys({first, *there}, prompt)
+        elif usual or there:
+            prompts.setdefault(first, usual)
     return dataclasses.replace(
         kept,
         text_vectors=dataclasses.replace(kept.text_vectors, **changes),

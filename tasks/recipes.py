@@ -23,6 +23,7 @@ from training import checkpoints, contrastive_step, inference, linear_head, run_
 
 _SCALE = 20.0  # of cosines, as in run_embedding.py
 _ROWS_PER_LABEL = 2  # that a batch has next to one another
+_CHANGED = "head_changed"  # in the state of a checkpoint after it
 _OWN_ROWS = (
     "--calibrate: the dev rows have chosen the temperature, so that their loss and "
     "calibration error are a little too low"
@@ -233,6 +234,7 @@ class RecipeTask(classifier.ClassifierTask):
             return make_step(plan, model, optimizer, *others, **more)
 
         if self.trains_network:
+            _refuse_more_steps(plan)
             own, last = copy.copy(self), plan.timetable.num_train_steps
             own.make_step = noting
             with self.network_alone(model):
@@ -252,8 +254,22 @@ class RecipeTask(classifier.ClassifierTask):
         if not made:
             print(f"weights: {origin}")
         self.change_head(model, plan)
-        saved.save(last + 1, {})
+        saved.save(last + 1, {_CHANGED: 1})
         return last + 1
+
+
+def _refuse_more_steps(plan):
+    """Raises InputError where a run would go on behind the change of its head."""
+    for prefix in checkpoints.all_checkpoints(plan.output_dir)[-1:]:
+        step = checkpoints.step_of(prefix)
+        is_changed = _CHANGED in checkpoints.read_state(f"{prefix}.json")
+        if is_changed and step <= plan.timetable.num_train_steps:
+            raise errors.InputError(
+                f"--output_dir={plan.output_dir} holds a run whose head was changed "
+                f"after {step - 1} steps, its last: it cannot go on to "
+                f"{plan.timetable.num_train_steps}; choose another directory, or add "
+                "--overwrite_output_dir"
+            )
 
 
 class CalibratedTask(RecipeTask):

@@ -577,3 +577,9 @@ def test_fine_tuning_is_calibrated_by_dev_rows(model_dir, data, tmp_path):
     again = tiny.run_again(tmp_path / "own")
     assert again.code == 0 and "temperature: " not in again.out
     whole_runs.assert_equal(whole_runs.variables(tmp_path / "own", LAST), own)
+    # More steps would go on from the divided head.
+    longer = few.replace("epochs=4", "epochs=6")
+    given = arguments(model_dir, data, tmp_path / "own", longer, "--calibrate", DOES)
+    error = tiny.refuse("run_classifier", *given)
+    assert "head was changed after 12 steps, its last: it cannot go on to 18" in error
+    whole_runs.assert_equal(whole_runs.variables(tmp_path / "own", LAST), own)

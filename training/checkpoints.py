@@ -6,6 +6,7 @@ determine the order of the data and every dropout mask.
 """
 
 import glob
+import itertools
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from contract import atomic_files, errors, file_names, remote_files
-from modeling.checkpoints import google, places
+from modeling.checkpoints import adapters, google, places
 
 GLOBAL_STEP = "global_step"
 _TRAINED = "trained"  # beside a weight to evaluate with that is another one
@@ -145,13 +146,13 @@ class RunCheckpoints:
                     "--overwrite_output_dir"
                 )
             values[name] = reader.get_tensor(key)
-        state = _read_state(f"{prefix}.json")
+        state = read_state(f"{prefix}.json")
         for name, variable in self.variables.items():
             variable.assign(values[name])
         return int(reader.get_tensor(GLOBAL_STEP)), state
 
 
-def _read_state(path: str) -> dict[str, Any]:
+def read_state(path: str) -> dict[str, Any]:
     """The state beside a checkpoint; tf.errors.DataLossError where it is damaged."""
     if not tf.io.gfile.exists(path):
         return {}
@@ -198,6 +199,12 @@ def identity(path: str) -> dict[str, str]:
         raise errors.InputError(
             f"--init_checkpoint={path}: no weights there; correct the path"
         )
+    if directory == path and adapters.is_there(path):
+        files.append(os.path.join(path, file_names.ADAPTER_CONFIG))
+        base = places.find_base(path)
+        if base != path:
+            more = (remote_files.matching(base, f"*{ending}") for ending in _WEIGHTS)
+            files += sorted(itertools.chain.from_iterable(more))
     return {"init_checkpoint": f"digest {remote_files.digest(files)}"}
 
 

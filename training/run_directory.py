@@ -4,7 +4,7 @@ import contextlib
 import fnmatch
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -148,7 +148,7 @@ def check(plan: run_plan.Plan, files: Mapping[str, str]) -> None:
                 f"{file_names.RUN}, so no run wrote it; choose another directory"
             )
     if overwrite:
-        written = _written(directory)
+        written = [*_written(directory), *_stale(directory, files)]
         for flag, value in plan.flags.items():
             if isinstance(value, str) and (lost := _lost(flag, value, written)):
                 raise errors.InputError(
@@ -208,14 +208,40 @@ def _written(directory: str) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def clear(directory: str) -> None:
-    """Removes what an earlier run wrote, and nothing else."""
+def _stale(directory: str, files: Iterable[str]) -> list[str]:
+    """Paths that the run.json of an earlier run names and a run of `files` has not.
+
+    They would say of its weights what is true of others, such as another network.
+    """
+    names = {os.path.normpath(name) for name in _files(directory)}
+    names -= {os.path.normpath(name) for name in files}
+    inside = (name for name in names if not os.path.isabs(name) and name[:2] != "..")
+    paths = (os.path.join(directory, name) for name in sorted(inside))
+    return [path for path in paths if tf.io.gfile.exists(path)]
+
+
+def _files(directory: str) -> list[str]:
+    """The names of `begin`'s files in run.json, as far as it has some."""
+    path = os.path.join(directory, file_names.RUN)
+    with contextlib.suppress(errors.InputError):
+        names = json_files.read_object(path).get("files")
+        return [str(name) for name in names] if isinstance(names, list) else []
+    return []
+
+
+def clear(directory: str, files: Iterable[str] = ()) -> None:
+    """Removes what an earlier run wrote, and nothing else; `files` stay."""
+    folders = [*_FOLDERS]
+    for path in _stale(directory, files):
+        tf.io.gfile.remove(path)
+        folders.append(os.path.relpath(os.path.dirname(path), directory))
     for path in _written(directory):
         remove = tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove
         remove(path)
-    for name in _FOLDERS:
+    for name in folders:
         path = os.path.join(directory, name)
-        if tf.io.gfile.isdir(path) and not tf.io.gfile.listdir(path):
+        is_below = name != os.curdir and tf.io.gfile.isdir(path)
+        if is_below and not tf.io.gfile.listdir(path):
             tf.io.gfile.rmtree(path)
 
 
@@ -247,12 +273,12 @@ def begin(
     """
     directory = plan.output_dir
     if plan.overwrite:
-        clear(directory)
+        clear(directory, files)
     for name, text in files.items():
         atomic_files.write_text(os.path.join(directory, name), text)
     path = os.path.join(directory, file_names.RUN)
     if not (resumes and tf.io.gfile.exists(path)):
-        _write_record(plan, identity)
+        _write_record(plan, identity, files)
 
 
 def go_on(plan: run_plan.Plan) -> None:
@@ -263,13 +289,16 @@ def go_on(plan: run_plan.Plan) -> None:
     path = os.path.join(plan.output_dir, file_names.RUN)
     if plan.writes and tf.io.gfile.exists(path):
         identity = {**plan.identity, **_identity(path)}
-        _write_record(plan, identity)
+        _write_record(plan, identity, _files(plan.output_dir))
 
 
-def _write_record(plan: run_plan.Plan, identity: Mapping[str, Any]) -> None:
+def _write_record(
+    plan: run_plan.Plan, identity: Mapping[str, Any], files: Iterable[str]
+) -> None:
     record = {
         "identity": dict(identity),
         "command": plan.command,
+        "files": sorted(files),  # those of `begin`
         "flags": dict(plan.flags),
         "versions": facts.versions(),
         "git_revision": facts.git_revision(),

@@ -67,8 +67,9 @@ _VECTOR = "sentence_embedding"
 _CROSS_ENCODER = "CrossEncoder"
 # Its keys in config.json, of versions before 5.4 and before 4.
 _CONFIG_KEYS = _PACKAGE, "sbert_ce_default_activation_function"
-# Names of the prompts of a query and of a passage, the usual one first.
-PROMPTS = {"query": ("query",), "passage": ("passage", "document", "corpus")}
+# Names of the prompts of a query and of a passage, in the order of its encode_query and
+# encode_document.
+PROMPTS = {"query": ("query",), "passage": ("document", "passage", "corpus")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

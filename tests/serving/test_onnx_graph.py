@@ -20,6 +20,7 @@ from modeling.networks import (
     nomic_bert,
     roberta,
 )
+from modeling.networks.modernbert import config as modernbert
 from serving import onnx_graph, onnx_runtime
 from tests import daily
 from tests.serving import networks
@@ -153,9 +154,17 @@ def test_vectors_are_cut_as_the_model_cuts_them(monkeypatch):
         lambda pair: pair in (("mean", True), ("cls", False)),
     ),
 )
-def test_linear_head_may_read_pooled_tokens(pooling, is_normalized, monkeypatch):
+@pytest.mark.parametrize("network", ["bert", "modernbert"])
+def test_linear_head_may_read_pooled_tokens(
+    network, pooling, is_normalized, monkeypatch
+):
     reading = head_config.HeadConfig(pooling=pooling, is_normalized=is_normalized)
     config = networks.config_for(TOKENS, initializer_range=0.5)
+    if network == "modernbert":
+        fields = {f.name for f in dataclasses.fields(modernbert.ModernBertConfig)}
+        fields -= {"hidden_act", "type_vocab_size"}
+        sizes = {name: SIZES[name] for name in fields & SIZES.keys()}
+        config = modernbert.ModernBertConfig(**sizes)
     onnx_runtime.check(config, reading, "single")
     with pytest.raises(ValueError, match="no pooling of the last token"):
         last = head_config.HeadConfig(pooling="last")
@@ -165,7 +174,7 @@ def test_linear_head_may_read_pooled_tokens(pooling, is_normalized, monkeypatch)
         return models.BertClassifier(config, count, reading=reading)
 
     monkeypatch.setitem(KINDS, "classifier", (make, (CLASSES,)))
-    model = build("classifier")
+    model = build("classifier", config=config)
     arrays = features()
     expected = np.asarray(model(arrays)["logits"])
     np.testing.assert_allclose(

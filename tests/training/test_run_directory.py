@@ -151,6 +151,27 @@ def test_overwriting_clears_first_and_else_nothing_goes(tmp_path):
     assert files(tmp_path) == before
 
 
+def test_overwriting_removes_files_that_the_new_run_has_not(tmp_path):
+    """Such as the config of another network, which would be read with its weights."""
+    old = {**FILES, "modules.json": "[]\n", "1_Pooling/config.json": "{}\n"}
+    begin(tmp_path, files=old)
+    (tmp_path / "mine.json").write_text("{}")
+    begin(tmp_path, files={**FILES, "config.json": "{}\n"}, overwrite=True)
+    assert files(tmp_path) == {*FILES, "config.json", "mine.json", "run.json"}
+    assert not (tmp_path / "1_Pooling").exists()
+    run_directory.go_on(steps.plan(tmp_path))
+    with pytest.raises(errors.InputError, match=r"removes .*/config.json, which --de"):
+        check(tmp_path, files=FILES, dev_file=f"{tmp_path}/config.json")
+    # What a damaged run.json names elsewhere stays.
+    record = json.loads((tmp_path / "run.json").read_text())
+    names = ["../other", str(tmp_path / "mine.json"), "config.json"]
+    (tmp_path / "run.json").write_text(json.dumps({**record, "files": names}))
+    (tmp_path.parent / "other").write_text("")
+    begin(tmp_path, overwrite=True)
+    assert files(tmp_path) == {*FILES, "mine.json", "run.json"}
+    assert (tmp_path.parent / "other").exists()
+
+
 def check(directory, *, overwrite=True, files=(), **flags):
     plan = steps.plan(directory, overwrite=overwrite, flags=flags)
     run_directory.check(plan, dict(files))

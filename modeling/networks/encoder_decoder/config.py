@@ -26,6 +26,12 @@ _MOST = 1 << 31
 # Keys that change the texts there and have no effect here, with the library's defaults.
 _OTHER_GENERATION = {
     **dict.fromkeys(("bad_words_ids", "suppress_tokens", "begin_suppress_tokens")),
+    **dict.fromkeys(("sequence_bias", "force_words_ids", "constraints", "max_time")),
+    **dict.fromkeys(("exponential_decay_length_penalty", "penalty_alpha")),
+    **dict.fromkeys(("stop_strings", "guidance_scale", "watermarking_config")),
+    "renormalize_logits": False,
+    "remove_invalid_values": False,
+    "diversity_penalty": 0.0,
     "do_sample": False,
     "encoder_no_repeat_ngram_size": 0,
     "forced_bos_token_id": None,

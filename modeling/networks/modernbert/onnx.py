@@ -101,6 +101,8 @@ class Writer(RotaryWriter):
 
     def pooled(self) -> str:
         """What the logits of a BertClassifier are computed of, [B, D]."""
+        if self.model.reading.pooling:
+            return super().pooled()
         pooling = self.config.classifier_pooling
         hidden = self.encoder(only_first=pooling == "cls")
         pooled = self.graph.pooled(hidden, pooling)

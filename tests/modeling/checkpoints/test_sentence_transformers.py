@@ -172,6 +172,19 @@ def test_vectors_are_those_of_the_modules(write, pooling, dense, normalize, new)
     assert twin.text_vectors == loaded.modules.text_vectors
 
 
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [("passage document", "document"), ("corpus passage", "passage"), ("a", "")],
+)
+def test_prompt_of_a_passage_is_that_of_encode_document(names, first):
+    """Of several names the first in the order of the library."""
+    prompts = {name: f"{name}: " for name in names.split()}
+    kept = sentence_transformers.SentenceTransformer(
+        text_vectors=TextVectors(), prompts=prompts
+    )
+    assert kept.usual_prompts() == {"query": "", "passage": f"{first}: " * bool(first)}
+
+
 @pytest.mark.parametrize("form", ["hugging_face", "google"])
 def test_saved_directory_has_equal_vectors(write, tmp_path, form):
     path = write("max", DENSE, True)
