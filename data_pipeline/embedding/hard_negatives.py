@@ -12,6 +12,7 @@ from contract import errors
 from data_pipeline.embedding import search
 
 _LOOKED_AT = 100  # neighbours of a first text beyond those that are asked for
+_PAIRED = 400  # and beyond its own, as far as memory of all rows goes
 
 
 def mine(
@@ -26,7 +27,7 @@ def mine(
 
     A text is none for a first text that it is equal to, or that it is paired with in
     any row. Of the others the nearest are taken whose cosine is at most 1 - margin of
-    that of the pair; where these are too few, others follow by chance.
+    that of the pair; where these are too few, or behind 500 others, others follow by chance.
 
     Args:
         texts: N pairs.
@@ -55,7 +56,8 @@ def mine(
             f"--hard_negatives={count}, and there are {max(least, 0)} other texts for "
             "some first text; lower it, or give more rows"
         )
-    looked_at = count + _LOOKED_AT + max(map(len, paired.values()))
+    own = min(_PAIRED, max(map(len, paired.values())))
+    looked_at = min(len(corpus), count + _LOOKED_AT + own)
     near, cosines = search.nearest(vectors[:, 0], vectors[which, 1], looked_at)
     limits = (1 - margin) * np.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
     rng, negatives, by_chance = np.random.default_rng(seed), [], 0
