@@ -1,5 +1,6 @@
 # Trains and serves. `docker build -t bert .`, then for example:
-#   docker run -v "$PWD:/work" bert bert-classify --pretrained=DIR --train_file=train.tsv ...
+#   docker run --user "$(id -u):$(id -g)" -e HOME=/tmp -v "$PWD:/work" \
+#     bert bert-classify --pretrained=DIR --train_file=train.tsv ...
 # Serves alone, without the packages of scores and of the hub:
 #   docker build -t bert-serve --target=serve .
 #   docker run -p 127.0.0.1:8501:8501 -v "$PWD/output/messages/export:/export" bert-serve \
@@ -11,7 +12,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir=/wheels /source
 FROM python:3.12-slim AS serve
 COPY --from=build /wheels /source/constraints.txt /wheels/
 RUN set -- /wheels/*.whl \
-  && pip install --no-cache-dir -c /wheels/constraints.txt "$1[serve]" \
+  && pip install --no-cache-dir -c /wheels/constraints.txt "$1[serve,onnx]" \
   && useradd --create-home bert
 USER bert
 WORKDIR /work

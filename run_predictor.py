@@ -30,6 +30,8 @@ def main() -> None:
     settings = command_line.parse(PredictionSettings, __doc__)
     with errors.explained():  # the address is taken before seconds of imports
         door = doors.Door(settings.host, settings.port) if settings.serve else None
+    if door:
+        doors.end_at_sigterm()
     command_line.load_tensorflow(serves=True)
     from tasks import prediction
 

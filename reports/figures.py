@@ -72,7 +72,9 @@ def precision_recall(
     shown = sorted(worst[:CURVES])
     for colour, index in zip(_COLOURS, shown, strict=False):
         curve = curves[index]
+        # Matplotlib leaves labels out that begin with _.
         label = f"{short(names[index])}  {curve.average_precision:.3f}"
+        label = f"\u200b{label}" if label.startswith("_") else label
         # From here on down to the next threshold the precision is the one there.
         line = {"color": colour, "where": "post", "label": label}
         axes.step(curve.recall, curve.precision, **line)

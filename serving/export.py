@@ -357,7 +357,7 @@ def ids_function(
         features = dict(zip(names, arrays, strict=True))
         if limits is not None:
             is_character = ids_shape[-1] is not None
-            features = _check(features, limits, reads_characters=is_character)
+            features = check_ids(features, limits, reads_characters=is_character)
         outputs = function(with_some(features))
         count = tf.shape(arrays[0])[0]
         return {name: value[:count] for name, value in outputs.items()}
@@ -366,7 +366,7 @@ def ids_function(
     return tf.function(compute, specs, autograph=False)
 
 
-def _check(features, limits, *, reads_characters):
+def check_ids(features, limits, *, reads_characters=False):
     """The features, after assertions that the network has a row for each of them."""
     ids, mask, segments = (features[name] for name in feature_names.ENCODER_INPUTS)
     shape, positions = tf.shape(mask), limits.max_position_embeddings

@@ -36,6 +36,7 @@ class TextGenerator(export.ServedModel):
             -> ids [B, N], and which of them belong to the text.
         score: ids [B, S], mask -> losses of the next tokens [B, S - 1].
         spelling: None where the tokenizer is not in the graph.
+        limits: those of the network's tables.
     """
 
     def __init__(
@@ -44,13 +45,17 @@ class TextGenerator(export.ServedModel):
         score: Callable,
         variables: Iterable[tf.Variable],
         spelling: Spelling | None,
+        limits: export.Limits,
     ):
         # Traced once, however many signatures call them.
         written = _trace(write, _IDS, _LENGTHS)
         scored = _trace(score, _IDS, _IDS)
         functions = {
-            "generate_ids": _ids_function(functools.partial(_write_ids, written)),
-            "score_ids": _ids_function(functools.partial(_score_ids, scored)),
+            name: _ids_function(functools.partial(function, traced), limits)
+            for name, function, traced in (
+                ("generate_ids", _write_ids, written),
+                ("score_ids", _score_ids, scored),
+            )
         }
 
         def write_drawn(ids, lengths, seeds, *draws):
@@ -149,10 +154,23 @@ def _pad(ids):
     return ids.to_tensor(), tf.cast(ids.row_lengths(), tf.int32)
 
 
-def _ids_function(function):
+def _ids_function(function, limits):
     """A tf.function of ids and their mask, int32 [B, S], padded to the right."""
     names = feature_names.INPUT_IDS, feature_names.INPUT_MASK
-    return _function(function, [None, None], dict.fromkeys(names, tf.int32))
+
+    def checked(*arrays):
+        features = dict(zip(names, arrays, strict=True))
+        features[feature_names.SEGMENT_IDS] = tf.zeros_like(arrays[0])
+        features = export.check_ids(features, limits)
+        mask = features[feature_names.INPUT_MASK]
+        places = tf.range(1, tf.shape(mask)[1] + 1)
+        ends, counts = tf.reduce_max(mask * places, 1), tf.reduce_sum(mask, 1)
+        is_left = tf.reduce_all(ends == counts)
+        text = "input_mask has zeros before ones; pad on the right"
+        with tf.control_dependencies([tf.debugging.Assert(is_left, [text])]):
+            return function(*(tf.identity(features[name]) for name in names))
+
+    return _function(checked, [None, None], dict.fromkeys(names, tf.int32))
 
 
 def _function(function, shape, inputs):

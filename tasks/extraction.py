@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from contract import atomic_files, errors, features, remote_files, wording
+from contract import atomic_files, features, remote_files, wording
 from data_pipeline import engines, shards
 from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
@@ -188,19 +188,17 @@ def prepare(settings: ExtractionSettings):
     strategy = device_setup.set_up(settings, one_host=True)
     opened = networks.open_for_task(settings, settings.max_seq_length, for_tasks=False)
     work = work_of(settings, opened, strategy)
-    if file_patterns.among([settings.output_file], [settings.input_file]):
-        raise errors.InputError(
-            f"--output_file={settings.output_file} is --input_file and would be "
-            "overwritten; choose another name"
-        )
+    file_patterns.refuse_overwriting(
+        settings.output_file, input_file=settings.input_file
+    )
     return opened, work, strategy
 
 
 def extract(settings: ExtractionSettings, opened, work, strategy):
     """Writes the vectors of all lines into one file."""
+    atomic_files.check_writable(settings.output_file)
     lines = text_lines(work, opened)
     size = lines.measure()
-    atomic_files.check_writable(settings.output_file)
     count = wording.count(size.num_lines, "line")
     print(
         f"input: {count} from {settings.input_file}, "

@@ -11,6 +11,7 @@ import tensorflow as tf
 from contract import atomic_files, errors
 from data_pipeline.generation import graph as generation_graph
 from data_pipeline.generation import perplexity, prompts
+from data_pipeline.tables import file_patterns
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.generation import decoding, sampling, scoring
@@ -33,6 +34,13 @@ def prepare(settings: GenerationSettings):
             "give a GPT, a GPT-2, or a BERT with attention=causal"
         )
     context = config.max_position_embeddings
+    file_patterns.refuse_overwriting(
+        settings.output_file,
+        prompt_file=settings.prompt_file,
+        score_file=settings.score_file,
+    )
+    if settings.output_file:
+        atomic_files.check_writable(settings.output_file)
     budget = prompts.ContextBudget(context, settings.max_new_tokens, settings.keep_end)
     work: Any
     if settings.score_file:
@@ -44,8 +52,6 @@ def prepare(settings: GenerationSettings):
         work = functools.partial(export_model, settings, tokenizer, budget)
     else:
         work = Writer(settings, tokenizer, budget)
-    if settings.output_file:
-        atomic_files.check_writable(settings.output_file)
     return opened, work
 
 
@@ -188,6 +194,7 @@ def export_model(settings: GenerationSettings, tokenizer, budget, model):
         lambda ids, mask: scoring.score_tokens(model, ids, mask),
         [variable.value for variable in model.variables],
         spelling,
+        model.config,
     )
     target = os.path.join(str(settings.output_dir), "export")
     path = export.save(module, target, {}, settings.export_server_config)

@@ -21,7 +21,7 @@ from contract import (
     wording,
 )
 from data_pipeline import engines, shards
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import file_patterns, text_rows
 from serving import answers, predictor, streaming
 from serving.server import doors
 from tasks.settings.prediction import PredictionSettings
@@ -94,6 +94,7 @@ def answer_file(
 
     Shards are computed by a runner of Beam if there are `beam_options`.
     """
+    file_patterns.refuse_overwriting(output_file, input_file=input_file)
     if lines_per_shard:
         each = engines.open_beam(beam_options) if beam_options is not None else None
         export = predictor.find_version(export_dir)

@@ -24,11 +24,9 @@ def run(settings: SentenceScoresSettings) -> None:
     files = file_patterns.find(
         settings.input_file, flag="input_file", wanted="files of sentences"
     )
-    if (path := settings.output_file) and file_patterns.among([path], files):
-        raise errors.InputError(
-            f"--output_file={path} is --input_file and would be overwritten; choose "
-            "another name"
-        )
+    path = settings.output_file
+    for file in files:
+        file_patterns.refuse_overwriting(path, input_file=file)
     pairs, texts = [], []
     if settings.pairs != "none":
         pairs = minimal_pairs.read(files, settings.pairs)

@@ -20,8 +20,6 @@ from tasks import fine_tuning, networks, run_plans
 from tasks.settings.seq2seq import Seq2seqSettings
 from training import run_plan
 
-_ROWS = 2**32  # a draw's seed holds --seed and the number of the row
-
 
 def prepare(settings: Seq2seqSettings) -> tuple["Seq2seqTask", run_plan.Plan]:
     """The task, and how to do it; InputError for wrong input."""
@@ -134,8 +132,9 @@ class Seq2seqTask(fine_tuning.FineTuningTask):
             **common,
             **{name: how[name] for name in ("min_length", "no_repeat_ngram_size")},
         )
-        seeds = tf.cast(rows, tf.int64) + self.settings.seed * _ROWS
-        return decoding.write(model, rules, ids, lengths, seeds, most, (source,))
+        rows = tf.cast(rows, tf.int64)
+        seeds = tf.fill(tf.shape(rows), tf.constant(self.settings.seed, tf.int64))
+        return decoding.write(model, rules, ids, lengths, seeds, most, (source,), rows)
 
     def score(self, split, outputs, batch_size):
         return results.decide(self.data[split], outputs, self._decode)

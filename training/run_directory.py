@@ -184,13 +184,15 @@ def _differs(directory: str, name: str, text: str) -> bool:
 
 def _lost(flag: str, value: str, written: Sequence[str]) -> str:
     """The first written file that a flag's comma-separated paths and globs name."""
-    for part in map(os.path.abspath, filter(None, value.split(","))):
+    is_one = flag in _WEIGHTS_FLAGS  # and may be a directory of a grid, with commas
+    parts = [value] if is_one else value.split(",")
+    for part in map(os.path.abspath, filter(None, parts)):
         for path in written:
             place = os.path.abspath(path)
             if (
                 place in (part, f"{part}.index")
                 or fnmatch.fnmatchcase(place, part)
-                or (flag in _WEIGHTS_FLAGS and os.path.dirname(place) == part)
+                or (is_one and os.path.dirname(place) == part)
             ):
                 return path
     return ""

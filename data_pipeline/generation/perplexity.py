@@ -157,7 +157,8 @@ def score(
 
 def line(text: Text, losses: np.ndarray, likelihood: Likelihood) -> str:
     """The line of a .jsonl file."""
-    row = {"text": text.text, "place": text.place, **likelihood.results()}
+    results = {k: v if v < math.inf else None for k, v in likelihood.results().items()}
+    row: dict[str, Any] = {"text": text.text, "place": text.place, **results}
     row["nll_of_each_token"] = [round(float(loss), 6) for loss in losses]
     row["ids"] = text.ids[-len(losses) :]
     return json.dumps(row, ensure_ascii=False) + "\n"

@@ -154,7 +154,8 @@ class Continuation(NamedTuple):
     prompt: str  # "" without one
     sample: int  # which text of the prompt it is, from 0
     text: str  # without the prompt
-    num_tokens: int  # an end token included
+    # An end token included, and those that were written until a stop text was found.
+    num_tokens: int
     ended: bool  # by an end token or a stop text
 
     def as_json(self) -> str:

@@ -25,7 +25,9 @@ from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
 # An ideograph, or a run of other characters between two; tokens are the same.
-_IDEOGRAPH = "㐀-䶿一-鿿豈-\ufaff\U00020000-\U0003ffff"
+_IDEOGRAPH = re.sub(
+    r"\\x\{(\w+)\}", lambda each: chr(int(each[1], 16)), normalization.CJK
+)
 _PART = re.compile(
     rf"[{_IDEOGRAPH}]|[^{_IDEOGRAPH}{normalization.CONTEXT_WHITESPACE}]+"
 )

@@ -69,5 +69,15 @@ def among(paths: Iterable[str], files: Iterable[str]) -> list[str]:
     return [path for path in paths if _canonical(path) in known]
 
 
+def refuse_overwriting(output_file: str | None, **inputs: str | None) -> None:
+    """Raises InputError where an output is one of the inputs {flag: path}."""
+    for flag, path in inputs.items():
+        if output_file and path and among([output_file], [path]):
+            raise errors.InputError(
+                f"--output_file={output_file} is --{flag} and would be overwritten; "
+                "choose another name"
+            )
+
+
 def _canonical(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)

@@ -271,13 +271,16 @@ def write(
     seeds: tf.Tensor,
     max_new_tokens: int,
     source: Sequence[Any] = (),
+    rows: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Continues ids [R, W], padded to the right, in one graph; see `read_results`.
 
-    What is drawn follows from the seed of a row, int64 [R], wherever it stands.
+    What is drawn follows from the seed of a row, int64 [R], wherever it stands, and
+    from its number, int64 [R], if that is passed.
     """
     first = tf.zeros_like(seeds)
-    streams = sampling_lib.make_streams(seeds, first, first)
+    numbers = first if rows is None else rows
+    streams = sampling_lib.make_streams(seeds, numbers, first)
     prompts = make_prompts(ids, lengths, streams)
     capacity = tf.shape(prompts.ids)[1] + max_new_tokens
     state = begin(model, prompts, capacity, *source)

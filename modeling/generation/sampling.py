@@ -79,11 +79,11 @@ def make_streams(seeds: tf.Tensor, rows: tf.Tensor, samples: tf.Tensor) -> tf.Te
     """The numbers that draws follow from, int64 [R, 2].
 
     Args:
-        seeds: int64 [R], each below 2**31.
+        seeds: int64 [R], of which the last 32 bits count.
         rows: int64 [R], which prompt of the input a row continues.
         samples: int64 [R], which of the texts that continue it.
     """
-    return tf.stack([seeds, rows + samples * _HALF], axis=1)
+    return tf.stack([seeds % _HALF, rows + samples * _HALF], axis=1)
 
 
 def _may_change(value: Any, neutral: float) -> bool:

@@ -232,6 +232,12 @@ def _numbers(numbers):
     return dict(zip(OFF, [*quantiles, mean_half], strict=True))
 
 
+def _shortened(text):
+    """At most TEXT_CHARACTERS, the last of which shows that some are left out."""
+    is_long = len(text) > TEXT_CHARACTERS
+    return f"{text[: TEXT_CHARACTERS - 1]}…" if is_long else text
+
+
 def _errors(rows, keys):
     # No number is exactly right.
     is_right = np.zeros(len(keys), bool) if rows.numbers else rows.is_correct
@@ -239,9 +245,9 @@ def _errors(rows, keys):
     return [
         {
             "key": keys[i],
-            "texts": [text[:TEXT_CHARACTERS] for text in rows.texts[i]],
-            "expected": str(rows.expected[i])[:TEXT_CHARACTERS],
-            "predicted": str(rows.predicted[i])[:TEXT_CHARACTERS],
+            "texts": [_shortened(text) for text in rows.texts[i]],
+            "expected": _shortened(str(rows.expected[i])),
+            "predicted": _shortened(str(rows.predicted[i])),
             "loss": float(f"{rows.losses[i]:.6g}"),
         }
         for i in worst.tolist()

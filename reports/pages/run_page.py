@@ -58,6 +58,11 @@ def _fence(code: str) -> str:
     return "`" * max(3, *(len(run) + 1 for run in re.findall("`+", code)), 3)
 
 
+def _names(paths):
+    """The names of files, as wording.first_of lists their paths."""
+    return ", ".join(map(os.path.basename, paths.split(", ")))
+
+
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader(__package__),
     autoescape=lambda name: name != "card.md.jinja",
@@ -71,7 +76,7 @@ _TEMPLATES.filters |= {
     "cell": _cell,
     "code": _code,
     "fence": _fence,
-    "name": os.path.basename,
+    "name": _names,
     "on_lines": usage.on_lines,
 }
 
@@ -201,7 +206,7 @@ def _subject(record):
     if title := record["flags"].get("report_title"):
         return title
     split = (record["evaluation"] or {}).get("split", "train")
-    path = record["data"].get(split, {}).get("path", "")
+    path = record["data"].get(split, {}).get("path", "").split(", ")[0]
     name = record["flags"].get("task_name") or "/".join(path.split("/")[-2:])
     title = usage.KINDS[record["kind"]].title
     return f"{title}: {name}" if name else title

@@ -60,7 +60,7 @@ class Metrics:
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
         """Counts an answered request; `path` is a kind of path, one of a few."""
-        self._requests.labels(path, str(code)).inc()
+        self._requests.labels(path, str(int(code))).inc()
         self._seconds.labels(path).observe(seconds)
 
     def count_labels(self, names: Sequence[str], outputs: Mapping[str, Any]) -> None:

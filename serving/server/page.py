@@ -44,7 +44,7 @@ def response(
             forms[name] = {"inputs": inputs, "path": predict, "only": only}
             forms[name]["curl"] = classify_path if name == classified else predict
     text = _ENVIRONMENT.get_template("page.html").render(
-        name=model.name if model else "search",
+        name=model.name if model else "search" if search_path else "model",
         footer=f"version {max(model.versions)}" if model else "",
         model={"signatures": forms, "labels": labels, "predict": predict},
     )

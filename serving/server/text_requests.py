@@ -59,7 +59,9 @@ async def relevance(
         column = classes.ranking_column(body.get("label"))
     except errors.InputError as error:
         raise servables.invalid(str(error)) from error
-    pairs = as_array([query] * len(texts)), as_array(texts)
+    # One object for all, as a long query may be asked of a thousand texts.
+    queries = np.array([json_tensors.encode(query)] * len(texts), object)
+    pairs = queries, as_array(texts)
     inputs = dict(zip(asked.inputs, pairs, strict=True))
     outputs = await asked.compute(server, request, inputs)
     return outputs["probabilities"][:, column]

@@ -110,6 +110,8 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
         `reading` is the choice of layers and head; `has_pieces` is whether tokens are
         BERT's word pieces.
         """
+        rules = getattr(tokenizer, "rules", None)
+        splits = has_pieces and getattr(rules, "isolates_cjk", False)
         sees_all = not config.is_left_to_right or reading.head == "bilstm"
         errors.refuse(
             (
@@ -122,6 +124,12 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
                 self._wants_original and not has_pieces,
                 "--answer_aligner=original needs word pieces, and the tokens of this "
                 "vocabulary are none; leave it out",
+            ),
+            (
+                self.is_chinese and not splits,
+                f"--task_name={self.task_name} cuts texts at each ideograph, as BERT's "
+                "word pieces do, and the tokens of this vocabulary may be longer; "
+                "choose a BERT",
             ),
         )
 

@@ -125,7 +125,11 @@ def test_image_of_servers_has_what_a_server_needs():
     extras = {
         name: re.findall(r'"\$1\[(.*?)\]"', text) for name, text in STAGES.items()
     }
-    assert extras == {"build": [], "serve": ["serve"], "train": ["chinese,hub,seq2seq"]}
+    assert extras == {
+        "build": [],
+        "serve": ["serve,onnx"],
+        "train": ["chinese,hub,seq2seq"],
+    }
     assert [*STAGES][-1] == "train" and STAGES["train"].startswith("serve AS")
     assert COMPOSE["predictor"]["build"] == {"context": "../..", "target": "serve"}
     for text in [*STAGES.values()][1:]:

@@ -1,5 +1,7 @@
 """Signatures of a network that writes and scores, around functions that count."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,6 +10,9 @@ from serving import answers, export, generation
 from tests.serving import exported_ops
 
 TOKENS = [*"abcdefgh", "."]
+LIMITS = types.SimpleNamespace(
+    vocab_size=9, type_vocab_size=0, max_position_embeddings=5
+)
 
 
 def write(ids, lengths, seeds=None, draws=None):
@@ -39,7 +44,7 @@ def decode(prompts, ids):
 @pytest.fixture(scope="module")
 def functions():
     spelling = generation.Spelling(encode, encode, decode, TOKENS)
-    return generation.TextGenerator(write, score, [], spelling).signatures()
+    return generation.TextGenerator(write, score, [], spelling, LIMITS).signatures()
 
 
 def test_texts_are_written_as_the_export_or_the_row_says(functions):
@@ -77,8 +82,24 @@ def test_ids_are_padded_to_the_right(functions):
     assert actual["num_tokens"].numpy().tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("name", ["generate_ids", "score_ids"])
+@pytest.mark.parametrize(
+    ("ids", "mask", "message"),
+    [
+        ([[0, 0, 5]], [[0, 1, 1]], "has zeros before ones; pad on the right"),
+        ([[5, 0, 5]], [[1, 0, 1]], "has zeros before ones; pad on the right"),
+        ([[1, -1, 2]], [[1, 1, 1]], "not all from 0 to 8, the rows of the vocabulary"),
+        ([[1, 9, 2]], [[1, 1, 1]], "not all from 0 to 8"),
+        ([[1] * 6], [[1] * 6], "more tokens than 5, the positions of the model"),
+    ],
+)
+def test_wrong_ids_are_refused(functions, name, ids, mask, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        functions[name](input_ids=tf.constant(ids), input_mask=tf.constant(mask))
+
+
 def test_without_a_tokenizer_in_the_graph_there_are_ids_alone(tmp_path):
-    module = generation.TextGenerator(write, score, [], None)
+    module = generation.TextGenerator(write, score, [], None, LIMITS)
     assert set(module.functions) == {"serving_default", "generate_ids", "score_ids"}
     path = export.save(module, str(tmp_path / "export"), {})
     assert exported_ops.operations(path)[0] <= exported_ops.ALLOWED

@@ -240,6 +240,13 @@ def test_what_a_run_reads_is_not_removed(tmp_path, flag, value, lost):
         check(folder, **{flag: value})
 
 
+def test_a_directory_of_a_grid_is_one_although_it_has_commas(tmp_path):
+    folder = tmp_path / "learning_rate=5e-05,train_batch_size=16"
+    fill(folder)
+    with pytest.raises(errors.InputError, match=r"model.ckpt-5.*, which --pre"):
+        check(folder, pretrained=str(folder))
+
+
 def test_names_with_brackets_stand_for_themselves(tmp_path):
     for name in ("x1", "x[1]"):
         (tmp_path / name).mkdir()

@@ -81,6 +81,18 @@ def drawn(logits, rows, *, seed=7, step=0, samples=None, **values):
     return actual.numpy().tolist()
 
 
+def test_seeds_and_steps_draw_apart():
+    """Also seeds beyond 32 bits, which once were those of a later step."""
+    logits, rows = np.zeros((64, 50)), list(range(64))
+    draws = {
+        tuple(drawn(logits, rows, seed=seed, step=step))
+        for seed in (1, 2, 2**31 + 1, 2**32 - 1)
+        for step in (0, 1)
+    }
+    assert len(draws) == 8
+    assert drawn(logits, rows, seed=1 + 2**32) == drawn(logits, rows, seed=1)
+
+
 def test_a_draw_follows_from_seed_row_and_step_alone():
     logits = np.random.default_rng(1).normal(size=(64, 50))
     rows = list(range(64))

@@ -239,6 +239,20 @@ def test_wrong_label_is_refused_before_the_model_computes():
         assert calls == [1]
 
 
+def test_a_query_is_one_object_however_many_documents_there_are():
+    """A long one, asked of a thousand, would take gigabytes before any limit."""
+    seen = []
+
+    def shares(_, arrays):
+        seen.append({*map(id, arrays["text_a"])})
+        return {"probabilities": np.ones([len(arrays["text_a"]), 2], np.float32)}
+
+    with running.running(running.echo(shares, signatures=SIGNATURES)) as server:
+        body = {"query": "a" * 1000, "documents": ["b"] * 100}
+        assert server.request(tasks.RERANK, body)[0] == 200
+    assert [*map(len, seen)] == [1]
+
+
 def test_request_keeps_the_labels_of_the_model_that_it_began_with():
     """A version with other labels comes into service while the first computes."""
 
