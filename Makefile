@@ -6,8 +6,9 @@ PY := $(VENV)/bin/python
 DEMO_DIR := output/demo
 SAMPLES := sample_data/messages
 
-# Extras of pyproject.toml: those of the README's commands, and others; with a GPU, CUDA.
+# Extras of pyproject.toml that the README's commands need.
 USUAL := chinese,onnx,seq2seq,serve
+# Further ones; with a GPU, CUDA.
 EXTRAS ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu)
 comma := ,
 

@@ -265,9 +265,9 @@ def measure_all(settings):
             results["load"] = max(before["load"], results["load"])
         elif lost := sorted(kept.keys() - settings.chosen().keys()):
             raise errors.InputError(
-                f"{file}: has {', '.join(lost)} of commit {before.get('commit')}, or "
-                "of other flags, files that have changed or another machine; time all "
-                "rows, choose another --name, or remove it"
+                f"{file}: has {', '.join(lost)}, timed with another commit "
+                f"({before.get('commit')}), machine or flags, or with changed files; "
+                "time all rows, choose another --name, or remove it"
             )
     page, shared = "", {}
     with tempfile.TemporaryDirectory() as directory:

@@ -374,9 +374,8 @@ def check_ids(features, limits, *, reads_characters=False):
     has_one_shape &= tf.reduce_all(tf.shape(ids)[: mask.shape.rank] == shape)
     has_token = (shape[-1] > 0) | (shape[0] == 0)
     conditions = {
-        "input_ids, input_mask and segment_ids differ in shape; give each token one of "
-        "each": has_one_shape,
-        "input_ids have no token; give [CLS] and [SEP] where there is no text": (
+        "the inputs differ in shape; give each token one of each": has_one_shape,
+        "input_ids have no token; give the special ones where there is no text": (
             has_token
         ),
         f"input_ids have more tokens than {positions}, the positions of the model; "

@@ -149,7 +149,7 @@ def open_version(directory: str) -> servables.Version:
 
 def _is_wanted(record):
     """Whether a record is none of a damaged fingerprint.pb, which nothing needs."""
-    return "Fingerprint was found, but" not in record.getMessage()
+    return "Fingerprint was found, but" not in str(record.msg)
 
 
 def _damaged_file(directory):

@@ -100,7 +100,8 @@ def load(settings: embedding.EmbeddingSettings, splits, tokenizer, kept):
             continue
         (path,) = settings.paths([name], "rows").values()
         source: Any = {"tfds": settings.tfds_name, "data_dir": settings.data_dir}
-        # Vectors of test rows have the order and number of the file's rows.
+        # Vectors have the order and number of the test rows, without those of empty
+        # cells.
         layout = dataclasses.replace(settings.layout(), leaves_out=name != "test")
         rows = corpora.open_rows(path, layout, **source)
         column = settings.label_column

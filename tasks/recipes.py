@@ -7,6 +7,7 @@ import os
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from contract import atomic_files, errors, file_names
 from data_pipeline.classification import review_tables, soft_labels
@@ -261,8 +262,10 @@ class RecipeTask(classifier.ClassifierTask):
 def _refuse_more_steps(plan):
     """Raises InputError where a run would go on behind the change of its head."""
     for prefix in checkpoints.all_checkpoints(plan.output_dir)[-1:]:
-        step = checkpoints.step_of(prefix)
-        is_changed = _CHANGED in checkpoints.read_state(f"{prefix}.json")
+        step, state = checkpoints.step_of(prefix), {}
+        with contextlib.suppress(tf.errors.OpError):  # damaged; the one before is read
+            state = checkpoints.read_state(f"{prefix}.json")
+        is_changed = _CHANGED in state
         if is_changed and step <= plan.timetable.num_train_steps:
             raise errors.InputError(
                 f"--output_dir={plan.output_dir} holds a run whose head was changed "

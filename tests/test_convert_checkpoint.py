@@ -276,7 +276,7 @@ def test_nothing_is_overwritten_unasked(release, tmp_path):
     assert "model.safetensors" in names(tmp_path / "out")
     assert DATA not in names(tmp_path / "out")
     error = refusal(tmp_path / "out", tmp_path / "out", "--overwrite")
-    assert "which is to be converted" in error
+    assert "which is to be read" in error
 
 
 @pytest.mark.parametrize("to", ["google", "hugging_face"])

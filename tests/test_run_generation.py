@@ -162,3 +162,13 @@ def test_perplexities_are_those_of_the_release(run, shared_file, tmp_path):
             assert row[name] == pytest.approx(expected[name], rel=1e-4)
         nll += sum(nlls)
     assert results(printed)["nll"] == pytest.approx(nll, rel=1e-5)
+
+
+@pytest.mark.parametrize("flag", ["prompt_file", "score_file"])
+def test_input_is_not_overwritten(model_dir, tmp_path, flag):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"prompt": "a", "text": "a", "mine": 1}\n')
+    given = f"--pretrained={model_dir} --{flag}={path} --output_file={tmp_path}/./"
+    error = tiny.refuse("run_generation", given + path.name)
+    assert f"is --{flag} and would be overwritten" in error
+    assert rows(path) == [{"prompt": "a", "text": "a", "mine": 1}]

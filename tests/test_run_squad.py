@@ -1,5 +1,6 @@
 """run_squad.py from end to end, on a tiny model and questions made for it."""
 
+import contextlib
 import json
 import re
 import types
@@ -234,3 +235,21 @@ def test_wrong_version_is_warned_of(model_dir, data, tmp_path):
         done = squad(model_dir, tmp_path / "out", *supplied)
         assert done.code == 2 and "cls/squad/output_weights" in done.err
         assert re.findall(r"SQuAD \d\.\d", done.log)[:1] == printed
+
+
+@pytest.mark.parametrize(
+    ("has_pieces", "isolates", "is_refused"),
+    [(True, True, False), (True, False, True), (False, True, True)],
+)
+def test_chinese_questions_need_ideographs_that_are_tokens(
+    has_pieces, isolates, is_refused
+):
+    """Else places of answers would be those of other tokens."""
+    settings = tiny.settings_of("run_squad", "--task_name=drcd")
+    config = types.SimpleNamespace(is_left_to_right=False)
+    rules = types.SimpleNamespace(isolates_cjk=isolates)
+    tokenizer = types.SimpleNamespace(rules=rules)
+    reading = types.SimpleNamespace(head="")
+    refused = pytest.raises(ValueError, match="^--task_name=drcd cuts texts at each id")
+    with refused if is_refused else contextlib.nullcontext():
+        settings.check_network(config, tokenizer, reading, has_pieces)

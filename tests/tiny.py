@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from contract import errors
+from serving.server import doors
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -343,6 +344,7 @@ def run_program(program, *arguments, draws=True):
         patch.setattr(sys, "excepthook", sys.excepthook)
         patch.setattr(command_line, "load_tensorflow", lambda **_: None)
         patch.setattr(errors, "heed", lambda signals: None)
+        patch.setattr(doors, "end_at_sigterm", lambda: None)
         patch.setattr(
             command_line.app, "run", lambda main, flags_parser: main(flags_parser(None))
         )

@@ -199,13 +199,14 @@ def identity(path: str) -> dict[str, str]:
         raise errors.InputError(
             f"--init_checkpoint={path}: no weights there; correct the path"
         )
+    digests = {"init_checkpoint": f"digest {remote_files.digest(files)}"}
     if directory == path and adapters.is_there(path):
-        files.append(os.path.join(path, file_names.ADAPTER_CONFIG))
-        base = places.find_base(path)
-        if base != path:
-            more = (remote_files.matching(base, f"*{ending}") for ending in _WEIGHTS)
-            files += sorted(itertools.chain.from_iterable(more))
-    return {"init_checkpoint": f"digest {remote_files.digest(files)}"}
+        base = places.find_base(path)  # of which the files are those above, or others
+        more = (remote_files.matching(base, f"*{ending}") for ending in _WEIGHTS)
+        rest = sorted({*itertools.chain.from_iterable(more)} - {*files})
+        rest.append(os.path.join(path, file_names.ADAPTER_CONFIG))
+        digests["adapter"] = f"digest {remote_files.digest(rest)}"
+    return digests
 
 
 def step_of(prefix: str) -> int:

@@ -129,7 +129,8 @@ class Source:
                 f"the {split} rows are needed and --{flag} is not set; set it{hint} or "
                 "--task_name"
             )
-        # Predictions have the order and number of the test rows, without empty ones.
+        # Predictions have the order and number of the test rows, without those of
+        # empty cells.
         leaves_out = split != "test" and not self.layout.allow_empty_text
         layout = dataclasses.replace(self.layout, leaves_out=leaves_out)
         needs = {"labels_required": split != "test"}

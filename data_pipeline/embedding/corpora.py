@@ -141,7 +141,8 @@ def read_texts(path: str, *, has_ids: bool = False, prefix: str = "") -> Iterato
                 continue
             cells = {"_id": row[0], "text": row[1]}
         usual = "" if has_ids else f"{prefix}{line}"
-        text_id = cells.get("_id", cells.get("id", usual))
+        own = cells.get("id")
+        text_id = cells.get("_id", own if type(own) in (str, int) else usual)
         parts = [cells[key] for key in ("title", "text") if cells.get(key) is not None]
         is_right = parts and type(text_id) in (str, int)
         if is_right and all(isinstance(part, str) for part in parts):

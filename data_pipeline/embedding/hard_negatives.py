@@ -27,8 +27,8 @@ def mine(
 
     A text is none for a first text that it is equal to, or that it is paired with in
     any row. Of the others the nearest are taken whose cosine is at most 1 - margin of
-    that of the pair; where these are too few, or are behind 500 others, others follow
-    by chance.
+    that of the pair; where these are too few, or lie behind too many others, others
+    follow by chance.
 
     Args:
         texts: N pairs.

@@ -245,7 +245,7 @@ class _Columns(NamedTuple):
     header: int = 0  # line that names the columns; 0 for none
 
 
-def _cells(line: str, separator: str = " ") -> list[str]:
+def split_cells(line: str, separator: str = " ") -> list[str]:
     """The cells of a line; U+3000, a word of Chinese texts, separates nothing."""
     line = line.rstrip("\r")
     if separator == "\t":
@@ -263,7 +263,7 @@ def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns
         return _Columns(path, lines, " ", 1, 1, 0, None, set())
     place = f"{path}:{number}"
     separator = "\t" if "\t" in line else " "
-    num_columns = len(_cells(line, separator))
+    num_columns = len(split_cells(line, separator))
     word, tag = (
         column % num_columns if -num_columns <= column < num_columns else None
         for column in (layout.word_column, layout.tag_column)
@@ -281,7 +281,7 @@ def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns
     is_conllu = num_columns >= _CONLLU_COLUMNS and bool(_CONLLU_ROW.match(line))
     about = separator, num_columns, number, word, tag, set[str](), is_conllu
     columns = _Columns(path, lines, *about)
-    cells = [cell.lower() for cell in _cells(line, separator)]
+    cells = [cell.lower() for cell in split_cells(line, separator)]
     if tag is not None and cells[word] in _HEADER_WORDS and cells[tag] in _HEADER_TAGS:
         columns = columns._replace(header=number)
     if tag is not None:
@@ -298,7 +298,7 @@ def _scan(columns: _Columns) -> Iterator[tuple[int, list[str] | None, bool]]:
             continue
         if columns.is_conllu and CONLLU_NO_WORD.match(line):
             continue
-        row = _cells(line, columns.separator)
+        row = split_cells(line, columns.separator)
         is_comment = _is_comment(line, row, columns, at_start)
         begins_document = line.startswith(_DOCUMENT_MARK) or (
             is_comment and line.startswith(_DOCUMENT_COMMENT)
@@ -377,7 +377,7 @@ def _lines_of_words(path: str, tag_path: str | None) -> Iterator[Sentence]:
     tags_lines = text_rows.lines(tag_path) if tag_path else ()
     pairs = itertools.zip_longest(text_rows.lines(path), tags_lines)
     for number, pair in enumerate(pairs, start=1):
-        words, tags = (_cells(line[1]) if line else [] for line in pair)
+        words, tags = (split_cells(line[1]) if line else [] for line in pair)
         if tag_path:
             _check_numbers(f"{tag_path}:{number}", len(words), len(tags))
         yield Sentence(0, words, tags if tag_path else None, [number] * len(words))

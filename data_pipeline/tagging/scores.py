@@ -291,7 +291,7 @@ def _refuse_other(sentences, number, is_other):
 def _lines_of_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
     by_line, words = _by_line(sentences, tags), _by_line(sentences, sentences.words)
     for number, line in text_rows.lines(sentences.path):
-        is_other = [*words.pop(number, ())] != line.split()
+        is_other = [*words.pop(number, ())] != files.split_cells(line)
         _refuse_other(sentences, number, is_other)
         yield " ".join(by_line.get(number, ()))
     _refuse_other(sentences, min(words, default=0), words)

@@ -52,7 +52,7 @@ def check(path, *, own_files, overwrite, inputs=(), always=()):
     for source in inputs:
         if held and os.path.commonpath([path, os.path.realpath(source)]) == path:
             raise errors.InputError(
-                f"--output_dir={path} holds {source}, which is to be converted; "
+                f"--output_dir={path} holds {source}, which is to be read; "
                 "choose another directory"
             )
 

@@ -76,7 +76,7 @@ class Version:
     ) -> tuple[str, list[str], int] | None:
         """The first signature with an output that takes as many texts as a number.
 
-        The output has as many values for each row, as those of a tagger have not.
+        The output has one width for all rows, unlike that of a tagger.
         Returns the name, the inputs, one text each, and the width; None without one.
         """
         for name, inputs in self.text_signatures().items():

@@ -151,9 +151,9 @@ class FineTuning(Passes):
     quantization: str = fields.output(
         "none",
         "Weights of a LiteRT or ONNX export. none: float32. dynamic_int8: int8, with "
-        "int8 matrix products, a quarter of the size. static_int8, for ONNX: besides, "
-        "activations have scales of 300 rows of the training file or, without "
-        "--do_train, of the dev file, for OpenVINO on processors with VNNI. float16, "
+        "int8 matrix products, a quarter of the size. static_int8, for ONNX and best "
+        "in OpenVINO on processors with VNNI: besides, activations have scales, of 300 "
+        "rows of the training file or, without --do_train, of the dev file. float16, "
         "for LiteRT: half the size, computed in float32.",
         choices=export_formats.QUANTIZATIONS,
         changes=fields.NOTHING,

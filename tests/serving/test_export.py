@@ -135,9 +135,12 @@ def test_ids_give_what_the_text_gives(single):
             {"input_mask": [[7, -3]]},
             "input_mask is not 1 for a token and 0 for padding",
         ),
-        ({"input_mask": [[1]]}, "and segment_ids differ in shape; give each token one"),
-        ({"input_ids": [[2, 3]] * 2}, "input_mask and segment_ids differ in shape"),
-        ({name: [[]] for name in NAMES}, r"input_ids have no token; give \[CLS\] and"),
+        ({"input_mask": [[1]]}, "the inputs differ in shape; give each token one"),
+        ({"input_ids": [[2, 3]] * 2}, "the inputs differ in shape"),
+        (
+            {name: [[]] for name in NAMES},
+            "input_ids have no token; give the spec",
+        ),
         (
             {name: [[1] * 17] for name in NAMES},
             "more tokens than 16, the positions of the",

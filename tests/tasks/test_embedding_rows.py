@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from data_pipeline.embedding import corpora, split
+from modeling.checkpoints import checkpoint, places, sentence_transformers
+from modeling.features import text_vectors
 from tasks import embedding_rows
+from tests import tiny
 
 PASSAGES = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]
 QUERIES = [[1.0, 0.0], [0.6, 0.8]]  # nearest to passages 0, 1, 2 and to 1, 2, 0
@@ -60,3 +63,35 @@ def test_own_passages_are_not_ranked(query_ids, ndcg, mrr):
         ranked = [place for place in ranked if place != own or place == relevant]
         values.append(1 / (1 + ranked.index(relevant)))
     assert reranked["eval_reranked_mrr_at_10"] == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "after"),
+    [
+        ({"passage": "p: "}, "new: ", {"passage": "new: ", "document": "new: "}),
+        ({"passage": "p: "}, None, {"passage": "p: ", "document": "p: "}),
+        (
+            {"document": "d: ", "query": "q: "},
+            None,
+            {"document": "d: ", "query": "q: "},
+        ),
+        ({}, "new: ", {"document": "new: "}),
+        ({}, None, {}),
+    ],
+)
+def test_prompts_of_passages_have_every_name_that_the_model_has(
+    before, given, after, monkeypatch
+):
+    kept = sentence_transformers.SentenceTransformer(
+        text_vectors=text_vectors.TextVectors(), prompts=before
+    )
+    monkeypatch.setattr(sentence_transformers, "read", lambda path: kept)
+    for name in ("check", "check_products"):
+        monkeypatch.setattr(sentence_transformers, name, lambda *_: None)
+    monkeypatch.setattr(checkpoint, "open_projections", lambda *_: None)
+    monkeypatch.setattr(places, "open_file", lambda *_: None)
+    flags = [] if given is None else [f"--passage_prompt={given}"]
+    settings = tiny.settings_of("run_embedding", *flags)
+    chosen = embedding_rows.choose_vectors(settings, "directory", None)
+    assert chosen.prompts == after
+    assert chosen.usual_prompts()["passage"] == (after.get("document") or "")

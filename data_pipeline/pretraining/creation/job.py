@@ -212,7 +212,7 @@ def begin(job: Job) -> list[int]:
     before = json_files.read_object(path) if tf.io.gfile.exists(path) else None
     is_unpacked = before and tf.io.gfile.exists(job.path(_CORPUS))
     sizes = {"input_sizes": record["input_sizes"]}
-    if before and not is_unpacked and before | sizes == record:
+    if before and before != record and not is_unpacked and before | sizes == record:
         before = None  # an input that could not be unpacked is another now
     if before is None:
         if tf.io.gfile.isdir(job.work_dir):  # perhaps half removed by a killed `end`

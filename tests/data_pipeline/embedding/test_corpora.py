@@ -60,7 +60,7 @@ def test_beir_files(read):
     )
 
 
-def test_tables_of_texts_and_judgements_of_trec(read):
+def test_tables_of_texts_and_judgements_of_trec(read, tmp_path):
     data = read()
     tables = read(
         "p1\tRivers The Rhine is long.\n"
@@ -82,6 +82,10 @@ def test_tables_of_texts_and_judgements_of_trec(read):
         "two",
     ]
     assert read(CORPUS_FILE.replace('"_id"', '"id"')) == data
+    lines = [{"id": own, "text": "a"} for own in (None, 1.5, 7)]
+    (tmp_path / "texts.jsonl").write_text(jsonl(lines))
+    texts = corpora.read_texts(str(tmp_path / "texts.jsonl"), prefix="f:")
+    assert [text.text_id for text in texts] == ["f:1", "f:2", "7"]
     assert read(judgements=JUDGEMENTS + "q1\tp1\t2.0\n") == data  # as it was
     # Without a header, line 1 is a judgement.
     assert read(judgements="q3\tp1\t1\n").relevant == [{0: 1.0}]

@@ -216,6 +216,8 @@ def test_rows_of_conllu_that_are_no_words_keep_their_columns(tmp_path):
 
 def test_lines_of_words_get_lines_of_tags(rewritten, tmp_path):
     assert rewritten("a b \n\nc\n", "seq.in", "seq.out") == "O B-x\n\nI-x\n"
+    spaces = "a \u3000\n\nb\xa0c\u2028d\n"  # of which none parts words
+    assert rewritten(spaces, "seq.in", "seq.out") == "O B-x\n\nI-x\n"
     assert read(tmp_path, tags_required=True).tags == PREDICTED
 
 

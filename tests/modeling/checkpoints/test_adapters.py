@@ -15,6 +15,7 @@ from modeling.networks import catalogue
 from tests import family_weights
 from tests.modeling import random_weights
 from tests.refusals import refused
+from training import checkpoints as run_checkpoints
 
 IDS = np.int32([[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 0, 0]])
 MASK = np.int32(IDS > 0)
@@ -155,6 +156,27 @@ def test_model_below_comes_from_the_hub(make, tmp_path, monkeypatch):
     directory = make("bert", base_model_name_or_path="owner/base")
     np.testing.assert_allclose(logits(directory), RECORDED["bert"][-1], atol=2e-6)
     assert {*calls} == {("owner/base", "base_model_name_or_path")}
+
+
+def test_identity_of_a_run_is_of_scale_and_base_too(make, tmp_path):
+    directory = make("bert")
+    first = run_checkpoints.identity(str(directory))
+    assert run_checkpoints.identity(str(directory)) == first
+    weights = directory / "adapter_model.safetensors"
+    tensors = safetensors.numpy.load_file(weights)
+    doubled = {name: 2 * value for name, value in tensors.items()}
+    settings = json.loads((directory / "adapter_config.json").read_text())
+    scaled = json.dumps({**settings, "lora_alpha": 77}).encode()
+    for path, content, key in (
+        (tmp_path / "base" / "model.safetensors", b"others", "adapter"),
+        (directory / "adapter_config.json", scaled, "adapter"),
+        (weights, safetensors.numpy.save(doubled), "init_checkpoint"),
+    ):
+        before = path.read_bytes()
+        path.write_bytes(content)
+        actual = run_checkpoints.identity(str(directory))
+        assert {name for name in first if actual[name] != first[name]} == {key}
+        path.write_bytes(before)
 
 
 def test_loaded_model_has_head_words_and_labels(make):

@@ -43,7 +43,7 @@ def test_files_of_others_are_not_replaced(target):
     with pytest.raises(ValueError, match=r"not empty \(it holds w.index\).*--overwri"):
         check(target, overwrite=False)
     check(target, inputs=[f"{target}-other/w"])
-    with pytest.raises(ValueError, match="which is to be converted"):
+    with pytest.raises(ValueError, match="which is to be read"):
         check(target, inputs=[target / "w"])
     always = {"own_files": OWN, "overwrite": True, "always": (["a.*"], ["w.*"])}
     with pytest.raises(ValueError, match=r"holds w.index and no a\.\* or the like, so"):

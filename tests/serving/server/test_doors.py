@@ -105,7 +105,7 @@ def start(tmp_path):
 @pytest.mark.parametrize(
     ("program", "signum", "code", "text"),
     [
-        ("run_predictor", signal.SIGTERM, -signal.SIGTERM, ""),
+        ("run_predictor", signal.SIGTERM, 128 + signal.SIGTERM, ""),
         ("run_search", signal.SIGINT, -signal.SIGINT, "\ninterrupted\n"),
     ],
 )

@@ -369,6 +369,21 @@ def test_end_of_a_job_takes_nothing_of_the_same_one_begun_meanwhile(
     assert [path.name for path in tmp_path.glob("*.done-*")] == []
 
 
+def test_what_is_unpacked_stays_for_the_same_job(tmp_path):
+    """That of a killed command, and of another process that begins with it."""
+    packed = tmp_path / "text.txt.gz"
+    packed.write_bytes(gzip.compress(b"w1 w2\nw3 w4\n\nw5\nw6\n"))
+    tiny_corpus.write(tmp_path)
+    job = dataclasses.replace(job_of(tmp_path, tmp_path), input_files=(str(packed),))
+    assert creation_job.begin(job) == [0]
+    creation_job.unpack(job, 0)
+    assert creation_job.begin(job) == []
+    others = dataclasses.replace(job.settings, dupe_factor=7)
+    with pytest.raises(ValueError, match="dupe_factor was 2 and is 7"):
+        creation_job.begin(dataclasses.replace(job, settings=others))
+    assert creation_job.begin(job) == []
+
+
 def test_unpacked_input_alone_does_not_bind_the_next_job(tmp_path):
     packed = tmp_path / "text.txt.gz"
     whole = gzip.compress(b"w1 w2\nw3 w4\n\nw5\nw6\n")
