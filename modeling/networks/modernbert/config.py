@@ -165,6 +165,10 @@ class ModernBertConfig(bert_family.RelativeConfig):
         }
         return raw
 
+    def to_hugging_face(self) -> dict[str, Any]:
+        """As `to_dict`; the library's usual id of padding is one of 50,368 rows."""
+        return {"pad_token_id": None, **self.to_dict()}
+
     def num_weights(self) -> int:
         """Numbers in all variables of the network, but for biases and norms."""
         layer = 4 * self.hidden_size + 3 * self.intermediate_size

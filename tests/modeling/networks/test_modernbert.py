@@ -366,3 +366,11 @@ def test_mean_and_first_token_are_pooled():
         expected = mean if pooling == "mean" else hidden[:, 0]
         np.testing.assert_allclose(model.pool(given), expected, atol=ROUNDING)
         assert np.abs(mean - hidden[:, 0]).max() > VISIBLE
+
+
+def test_small_vocabulary_has_no_padding_id_of_the_large_one():
+    """The library's, 50283, would be no row of its embeddings, and it ends there."""
+    small = modernbert.ModernBertConfig(vocab_size=100)
+    assert small.to_hugging_face()["pad_token_id"] is None
+    kept = dataclasses.replace(small, extra={"pad_token_id": 3})
+    assert kept.to_hugging_face()["pad_token_id"] == 3
