@@ -155,8 +155,8 @@ def markdown(turns):
     groups = collections.defaultdict(list)
     for turn in turns:
         path, count, _, way, *others = turn["key"]
-        of_table = path, count, way, *others
-        groups[of_table].append(turn)
+        line = path, count, way, *others  # of the table, for all seeds
+        groups[line].append(turn)
     lines = ["| rows | a label | way | draws | accuracy | s | s of the processor |"]
     lines.append("|---" * 7 + "|")
     for (path, count, way, *_), each in groups.items():

@@ -29,7 +29,7 @@ def open_tokenizer(files, config):
 
 
 def _inputs(files):
-    """What is read, and must not be replaced; of an adapter its base, too."""
+    """Yields the paths that a conversion reads, which it must not replace."""
     yield from (files.init_checkpoint, files.config_file, files.vocab_file)
     if os.path.isdir(files.init_checkpoint):
         yield places.find_base(files.init_checkpoint)

@@ -73,7 +73,7 @@ async def classes(
     asked: "Asked",
     columns: Sequence[Sequence[str]],
 ) -> list[answers.Answer]:
-    """What run_predictor.py returns of texts, lists of equal length of each input."""
+    """The answers of run_predictor.py to texts: `columns` are those of each input."""
     inputs = dict(zip(asked.inputs, map(as_array, columns), strict=True))
     outputs = await asked.compute(server, request, inputs)
     server.metrics.count_labels(asked.labels, outputs)
@@ -105,9 +105,9 @@ def answer(
 
 
 class Asked(NamedTuple):
-    """What computes the texts of a request, from its beginning to its end.
+    """The signature that computes a request, and the labels that belong to it.
 
-    Another model may be in service meanwhile, with other labels.
+    A request keeps both to its end, though another model comes into service meanwhile.
     """
 
     version: servables.Version

@@ -59,7 +59,7 @@ def test_ideographic_space_alone_is_a_word(read_text):
 
 
 def test_pipe_needs_its_format(tmp_path):
-    """Of one that is read twice, the second reading would lack what the first took."""
+    """A second reading would lack what the first one took out of the pipe."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(
         ValueError, match=r"pipe: is a pipe, which is read once; set --"

@@ -177,7 +177,7 @@ def test_vectors_are_those_of_the_modules(write, pooling, dense, normalize, new)
     [("passage document", "document"), ("corpus passage", "passage"), ("a", "")],
 )
 def test_prompt_of_a_passage_is_that_of_encode_document(names, first):
-    """Of several names the first in the order of the library."""
+    """A directory with several names has the prompt that the library finds first."""
     prompts = {name: f"{name}: " for name in names.split()}
     kept = sentence_transformers.SentenceTransformer(
         text_vectors=TextVectors(), prompts=prompts
