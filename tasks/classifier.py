@@ -23,7 +23,7 @@ from modeling import losses, models, sequences
 from modeling.checkpoints import checkpoint, conversion
 from modeling.configs import config_limits
 from modeling.features import attribution
-from serving import classifiers, formats
+from serving import classifiers
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings import long_texts, recipe
 from tasks.settings.classifier import ClassifierSettings
@@ -148,12 +148,16 @@ class ClassifierTask(fine_tuning.FineTuningTask):
 
     def __init__(self, settings, opened, rows, reading, soft=None):
         label_set = rows.label_set
+        self._sequences = sequences.choose_kind(
+            rows.problem_type, label_set.pair_input, label_set.window_logits
+        )
         super().__init__(
             settings,
             opened,
             rows.splits,
             classes=label_set,
             reading=reading,
+            sequences=self._sequences,
             identity={
                 **label_set.identity,
                 "num_texts": len(rows.encode.text_names),
@@ -173,12 +177,6 @@ class ClassifierTask(fine_tuning.FineTuningTask):
             self.splits |= soft.training_examples(*taught)
             objective = losses.distillation(rows.problem_type, *taught, weights)
         self.objective = losses.with_next_tokens(objective, settings.lm_loss_weight)
-        self._sequences = sequences.choose_kind(
-            rows.problem_type, label_set.pair_input, label_set.window_logits
-        )
-        if settings.do_export:
-            more = reading, self._sequences, opened.tokenizer.in_graph
-            formats.check(settings.export_format, opened.config, *more)
 
     def make_model(self):
         return models.BertClassifier(

@@ -14,7 +14,6 @@ from data_pipeline.classification import encoding
 from data_pipeline.embedding import scores, search
 from modeling import sequences, text_encoder
 from modeling.checkpoints import sentence_transformers
-from modeling.features import head_config
 from serving import export, formats
 from tasks import embedding_rows, fine_tuning, hard_negatives, networks, run_plans
 from tasks.settings.embedding import EmbeddingSettings
@@ -78,13 +77,6 @@ class EmbeddingTask(fine_tuning.FineTuningTask):
         self._rerank = (
             embedding_rows.open_reranker(settings) if settings.reranker else None
         )
-        if settings.do_export:
-            formats.check(
-                settings.export_format,
-                self.config,
-                head_config.ORIGINAL,
-                takes_text=opened.tokenizer.in_graph,
-            )
         described = text_encoder.TextEncoder(self.config, self._vectors)
         self.files |= sentence_transformers.files(described, kept) | (files or {})
         self.export_files = sentence_transformers.similarity_file(kept.similarity)

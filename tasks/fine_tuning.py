@@ -46,6 +46,7 @@ class FineTuningTask(abc.ABC):
             needs.
         classes: of the head, if it has such.
         reading: the layers and the head, of a task that lets flags choose them.
+        sequences: as of models.BertClassifier.
         identity: what besides data and `reading` must match to resume a run.
 
     Attributes:
@@ -74,8 +75,17 @@ class FineTuningTask(abc.ABC):
         *,
         classes: label_maps.Classes | None = None,
         reading: head_config.HeadConfig | None = None,
+        sequences: str = "single",
         identity: Mapping[str, Any],
     ):
+        if settings.do_export:
+            formats.check(
+                settings.export_format,
+                opened.config,
+                reading or head_config.ORIGINAL,
+                sequences,
+                opened.tokenizer.in_graph,
+            )
         self.settings, self.data, self.reading = settings, data, reading
         self.classes: Any = classes  # each task knows its own
         self.tokenizer, self.config = opened.tokenizer, opened.config

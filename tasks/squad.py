@@ -13,7 +13,7 @@ from data_pipeline.squad import graph, scores, windows
 from data_pipeline.text import opening, wordpiece
 from modeling import losses, models
 from modeling.configs import config_limits
-from serving import formats, windowed
+from serving import windowed
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings.squad import SquadSettings
 from training import run_directory, run_plan
@@ -84,8 +84,6 @@ class SquadTask(fine_tuning.FineTuningTask):
     objective = losses.span()
 
     def __init__(self, settings, opened, data, reading, choice, pad_to):
-        if settings.do_export:
-            formats.check(settings.export_format, opened.config, reading)
         super().__init__(settings, opened, data, reading=reading, identity={})
         if predicted := self.splits.pop("predict", None):
             self.splits["dev"] = self.splits["test"] = predicted

@@ -9,7 +9,7 @@ from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, scores, windows
 from data_pipeline.text import offsets, opening
 from modeling import losses, models
-from serving import formats, windowed
+from serving import windowed
 from tasks import fine_tuning, networks, run_plans
 from tasks.settings.tagger import TaggerSettings
 from training import run_plan
@@ -59,8 +59,6 @@ class TaggerTask(fine_tuning.FineTuningTask):
     kind = "token-classification"
 
     def __init__(self, settings, opened, data, tag_set, reading):
-        if settings.do_export:
-            formats.check(settings.export_format, opened.config, reading)
         self.objective = losses.tagger(settings.label_smoothing)
         identity = {"labels": list(tag_set.names)}
         super().__init__(
