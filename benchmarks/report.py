@@ -119,7 +119,9 @@ def _table(row):
     medians = {side: statistics.median(each) for side, each in figures.items()}
     is_rate = rows.is_rate(unit)
     order = sorted(medians, key=medians.__getitem__, reverse=is_rate)
-    peers = [figures[side] for side in order if not side.startswith(rows.OURS)]
+    others = [figures[side] for side in order if not side.startswith(rows.OURS)]
+    rounds = max(map(len, others), default=0)  # sides with fewer did not go on
+    peers = [each for each in others if len(each) == rounds]
     every = [turn for turns in runs.values() for turn in turns]
     names = {name for turn in every for name in turn} - {rows.FIGURES.get(unit)}
     columns = {k: v for k, v in _COLUMNS.items() if k in names}
