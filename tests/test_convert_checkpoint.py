@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
+import tokenizers
 
 import bert_reborn as bert
 from loading import model_directory
@@ -14,7 +15,7 @@ from modeling import pretrainers
 from modeling.checkpoints import conversion, google, sentence_transformers
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
-from tests import full_disk, tf_model_h5, tiny
+from tests import full_disk, tf_model_h5, tiny, tiny_family
 
 LABELS = ("bad", "good", "so so")
 DATA = "bert_model.ckpt.data-00000-of-00001"
@@ -101,7 +102,7 @@ def test_settings_of_the_tokenizer_are_written(release, tmp_path, split):
         assert written["do_lower_case"] is True
         assert {key: written[key] for key in SETTINGS} == SETTINGS
         assert written.get("split_words") == ("whitespace" if split else None)
-        assert (source / "tokenizer.json").exists() == bool(split)
+        assert (source / "tokenizer.json").exists() == (bool(split) or not number)
         tokens = bert.load(str(source)).tokens(text)
         assert tokens == [
             *("[CLS]", "the", "[UNK]", "[UNK]"),
@@ -128,6 +129,22 @@ def test_heads_without_values_stay_absent(release, tmp_path):
     assert not [name for name in weights if "pooler" in name or "seq_rel" in name]
 
 
+def test_word_pieces_of_a_network_without_segments(tmp_path):
+    """transformers 5 opens a ModernBERT's tokenizer.json, and no vocab.txt."""
+    source = tiny_family.write_model(tmp_path / "source", "modernbert")
+    convert(source, "hugging_face", tmp_path / "hf")
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "hf" / "tokenizer.json"))
+    written = read_json(tmp_path / "hf", "tokenizer_config.json")
+    assert written["model_input_names"] == ["input_ids", "attention_mask"]
+    assert {key: written[f"{key}_token"] for key in ("cls", "sep", "pad", "mask")} == {
+        **{"cls": "[CLS]", "sep": "[SEP]"},
+        **{"pad": "[PAD]", "mask": "[MASK]"},
+    }
+    tokens = bert.load(str(tmp_path / "hf"), check_case=False).tokens("The cat, a b.")
+    assert len({*tokens}) > 4
+    assert library.encode("The cat, a b.").tokens == tokens
+
+
 def test_other_tokenizers_are_refused(release, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(release, source)
@@ -147,8 +164,8 @@ def test_release_goes_through_all_formats(release, tmp_path):
     assert "head: pretraining" in out
     assert "converted: 30 variables (encoder 21, pooler 2, " in out
     assert "weights 0, outputs 0\n" in out
-    listed = "config.json model.safetensors tokenizer_config.json vocab.txt"
-    assert names(tmp_path / "hf") == listed.split()
+    listed = "config.json model.safetensors tokenizer.json tokenizer_config.json"
+    assert names(tmp_path / "hf") == [*listed.split(), "vocab.txt"]
     tf_model_h5.replace_safetensors(tmp_path / "hf")
     convert(tmp_path / "hf" / "tf_model.h5", "google", tmp_path / "g0")
     shutil.copytree(tmp_path / "g0", tmp_path / "k", ignore=lambda *_: [DATA])

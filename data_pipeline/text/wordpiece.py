@@ -210,14 +210,12 @@ class BertTokenizer(base.Tokenizer):
         # Its own classes split at punctuation, so the whole tokenizer is written.
         settings[file_names.SPLIT_WORDS] = normalization.WHITESPACE
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-        special = self.named_special().items()
-        return settings | {
-            name: token for name, token in special if token in self.vocab
-        }
+        return settings | self.named_special()
 
     def named_special(self) -> dict[str, str]:
-        """{key of tokenizer_config.json: special token}."""
-        return {f"{name}_token": self.special[place] for name, place in _ROLES.items()}
+        """{key of tokenizer_config.json: special token}, of those that there are."""
+        names = {f"{role}_token": self.special[i] for role, i in _ROLES.items()}
+        return {name: token for name, token in names.items() if token in self.vocab}
 
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"do_lower_case": self.do_lower_case}
@@ -235,10 +233,14 @@ class BertTokenizer(base.Tokenizer):
             **matching.files(self.vocab, self.added_tokens),
         }
         if not self.rules.splits_punctuation:
-            library = self.library()
-            self.frame(library)
-            texts[file_names.TOKENIZER] = library.to_str() + "\n"
+            texts[file_names.TOKENIZER] = self.whole()
         return texts
+
+    def whole(self) -> str:
+        """The text of a tokenizer.json."""
+        library = self.library()
+        self.frame(library)
+        return library.to_str() + "\n"
 
     def library(self) -> tokenizers.Tokenizer:
         """The same but for sigma and what Unicode 10 and later versions define."""

@@ -6,7 +6,6 @@ each format has a reader and a writer, and none depends on another.
 
 import collections
 import dataclasses
-import json
 import os
 import pathlib
 import zlib
@@ -259,8 +258,7 @@ def write_directory(
     if target == "hugging_face":
         del texts[config.file_name]  # config.json lies there already
         if tokenizer:
-            raw = hugging_face.tokenizer_config(config, tokenizer)
-            texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
+            texts |= hugging_face.tokenizer_files(config, tokenizer)
     texts |= model.reading.files()
     if isinstance(model, text_encoder.TextEncoder):
         texts |= sentence_transformers.files(model, modules)

@@ -359,17 +359,22 @@ def placeholder_labels(num_classes):
     return tuple(f"LABEL_{i}" for i in range(num_classes))
 
 
-def tokenizer_config(config, tokenizer):
-    """The content of a tokenizer_config.json beside a vocabulary."""
+def tokenizer_files(config, tokenizer):
+    """{name: text} of what transformers reads beside, or instead of, a vocabulary."""
     settings = {
         **tokenizer.settings(),
         "model_max_length": config.max_position_embeddings,
     }
-    if "tokenizer_class" in settings:  # all but word pieces, of whichever network
-        return settings
-    return {
-        **settings,
-        "strip_accents": settings.get("strip_accents"),  # None: as do_lower_case is
-        "tokenize_chinese_chars": settings.get("tokenize_chinese_chars", True),
-        "tokenizer_class": "BertTokenizer",
-    }
+    if not config.type_vocab_size:  # transformers 4 refuses what a network lacks
+        settings["model_input_names"] = ["input_ids", "attention_mask"]
+    texts = {}
+    if "tokenizer_class" not in settings:  # word pieces, of whichever network
+        settings |= {
+            "strip_accents": settings.get("strip_accents"),  # None: as do_lower_case is
+            "tokenize_chinese_chars": settings.get("tokenize_chinese_chars", True),
+            "tokenizer_class": "BertTokenizer",
+            **tokenizer.named_special(),
+        }
+        # Of some networks, such as ModernBERT, transformers 5 reads no vocab.txt.
+        texts[file_names.TOKENIZER] = tokenizer.whole()
+    return {file_names.TOKENIZER_CONFIG: json.dumps(settings, indent=2) + "\n", **texts}
