@@ -4,11 +4,12 @@ JOB is a `sides.Job` as JSON. Prints the result of `run` as JSON. A job of an ex
 runs in the environment of a server.
 """
 
+import importlib.metadata
 import json
 import sys
 import time
 
-from benchmarks import sides
+from benchmarks import rows, sides
 from cli import environment
 
 JOB = sides.Job(**json.loads(sys.argv[1])) if __name__ == "__main__" else None
@@ -50,6 +51,11 @@ def run(job):
     x = tf.random.stateless_normal([sides.PEAK_SIZE, sides.PEAK_SIZE], [1, 2])
     product = tf.function(lambda: tf.matmul(x, x))
     versions = {"TensorFlow": tf.__version__, "Keras": keras.__version__}
+    versions |= {  # what runs an export, and nothing else imports
+        name: importlib.metadata.version(name)
+        for name in rows.RUNTIMES
+        if name in sys.modules
+    }
     return sides.described(figures, product, versions)
 
 

@@ -11,6 +11,7 @@ import os
 import statistics
 import sys
 import time
+import typing
 
 import numpy as np
 import torch
@@ -20,11 +21,10 @@ from benchmarks import sides
 from contract import cores, features
 
 MODELS = {
-    "classifier": transformers.BertForSequenceClassification,
-    "pretraining": transformers.BertForPreTraining,
-    "text_encoder": transformers.BertModel,
+    "classifier": transformers.AutoModelForSequenceClassification,
+    "pretraining": transformers.AutoModelForPreTraining,
+    "text_encoder": transformers.AutoModel,
 }
-IGNORED = -100  # the label of a token that has none
 
 
 def run(job):
@@ -32,7 +32,8 @@ def run(job):
     torch.set_num_threads(cores.usable())
     transformers.logging.set_verbosity_error()
     figures = ACTIONS[job.action](job, open_model(job))
-    x = torch.randn(sides.PEAK_SIZE, sides.PEAK_SIZE)
+    kind = torch.bfloat16 if "bf16" in job.variant else torch.float32
+    x = torch.randn(sides.PEAK_SIZE, sides.PEAK_SIZE, dtype=kind)
     libraries = ("torch", "transformers", "sentence_transformers")
     loaded = [name for name in libraries if name in sys.modules]
     versions = {name: sys.modules[name].__version__ for name in loaded}
@@ -41,22 +42,52 @@ def run(job):
 
 
 def open_model(job):
-    """The model of a job: attention and mode, or backend, are those of its variant."""
+    """The model of a job: attention and modes, or backend, are those of its variant."""
     if job.variant.startswith("sentence"):
         return open_sentence_transformer(job, job.variant.rpartition("_")[2])
-    attention, _, mode = job.variant.partition("_")
+    attention, *modes = job.variant.split("_")
     classes = {} if job.num_classes is None else {"num_labels": job.num_classes}
-    model = MODELS[job.head].from_pretrained(
+    if "bf16" in modes:
+        classes["dtype"] = torch.bfloat16
+    model, loaded = MODELS[job.head].from_pretrained(
         job.pretrained,
         attn_implementation=attention,
+        output_loading_info=True,
+        ignore_mismatched_sizes=job.action == "train",  # a head of other classes
         **classes,
     )
+    if job.head == "classifier" and job.action != "train" and loaded["missing_keys"]:
+        sys.exit(f"transformers draws {', '.join(loaded['missing_keys'])} at random")
+    if job.head == "pretraining":
+        model = MaskedTokens(model)
     model.train(job.action == "train")
-    if mode == "int8":
+    if "int8" in modes:
         layers = {torch.nn.Linear}
         return torch.ao.quantization.quantize_dynamic(model, layers, torch.qint8)
-    torch._inductor.config.freezing = mode == "frozen"  # weights may be packed
-    return torch.compile(model) if mode else model
+    torch._inductor.config.freezing = "frozen" in modes  # weights may be packed
+    return torch.compile(model) if "compiled" in modes else model
+
+
+class Loss(typing.NamedTuple):
+    """As the output of a model of transformers."""
+
+    loss: torch.Tensor
+
+
+class MaskedTokens(torch.nn.Module):
+    """BertForPreTraining that predicts masked tokens alone, which takes less time."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, labels, next_sentence_label, places, **inputs):
+        hidden, first = self.model.bert(**inputs)[:2]
+        places = places[..., None].expand(-1, -1, hidden.shape[-1])
+        words, order = self.model.cls(hidden.gather(1, places), first)
+        entropy = torch.nn.functional.cross_entropy
+        loss = entropy(words.flatten(0, 1), labels.flatten())
+        return Loss(loss + entropy(order, next_sentence_label))
 
 
 def open_sentence_transformer(job, backend):
@@ -92,9 +123,9 @@ def export(job, model):
         has_vectors = job.head == "text_encoder"
         return vectors(model, named) if has_vectors else model(**named).logits
 
-    transformers.AutoTokenizer.from_pretrained(job.pretrained).save_pretrained(
-        job.export
-    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job.pretrained)
+    tokenizer.model_max_length = job.max_seq_length  # where fastembed cuts
+    tokenizer.save_pretrained(job.export)
     model.config.save_pretrained(job.export)
     inputs = (torch.ones(2, 16, dtype=torch.int64),) * 3
     free = {name: {0: "batch", 1: "length"} for name in sides.PEER_NAMES}
@@ -135,10 +166,8 @@ def arguments(batch):
     if features.LABEL_IDS in batch:
         named["labels"] = batch[features.LABEL_IDS]
     if features.MASKED_LM_IDS in batch:  # none has a weight of 0
-        labels = np.full(batch[features.INPUT_IDS].shape, IGNORED)
-        places, ids = batch[features.MASKED_LM_POSITIONS], batch[features.MASKED_LM_IDS]
-        np.put_along_axis(labels, places, ids, axis=1)
-        named["labels"] = labels
+        named["labels"] = batch[features.MASKED_LM_IDS]
+        named["places"] = batch[features.MASKED_LM_POSITIONS]
         named["next_sentence_label"] = batch[features.NEXT_SENTENCE_LABELS]
     return {name: value.astype(np.int64) for name, value in named.items()}
 
@@ -195,7 +224,7 @@ def answer(job, model):
 
     def classify(texts):
         inputs = tokenizer(texts, return_tensors="pt", **settings)
-        return model(**inputs).logits.softmax(-1).numpy()
+        return model(**inputs).logits.float().softmax(-1).numpy()
 
     with torch.inference_mode():
         return sides.time_answers(classify, job)

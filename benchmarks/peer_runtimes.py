@@ -1,8 +1,8 @@
 """The peer's network in other runtimes: `python -m benchmarks.peer_runtimes JOB`.
 
 ONNX Runtime, with its own fusions and with int8 weights; OpenVINO, in float32, bfloat16
-and int8 calibrated by nncf; fastembed. PyTorch writes the files in another process, and
-what is converted stays in `job.cache`.
+and int8 calibrated by nncf; fastembed. The files are written in other processes, whose
+memory is not this one's, and what is converted stays in `job.cache`.
 """
 
 import dataclasses
@@ -24,10 +24,9 @@ def run(job):
     folder = os.path.join(job.cache, job.head)
     product = f"{folder}/product.onnx"
     if not os.path.exists(product):  # the last file of an export
-        export = {"action": "export", "variant": "eager", "export": folder}
-        settings = json.dumps({**dataclasses.asdict(job), **export})
-        command = [sys.executable, "-m", "benchmarks.peer", settings]
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        _start("peer", job, action="export", variant="eager", export=folder)
+    if job.action == "convert":
+        return _convert(job, folder)
     package, _, mode = job.variant.partition("_")
     is_fastembed = package == "fastembed"
     answer = (_fastembed if is_fastembed else _texts_to_scores)(job, folder)
@@ -38,16 +37,27 @@ def run(job):
     return sides.described(figures, lambda: multiply({"x": x}), versions)
 
 
+def _start(module, job, **changes):
+    """Runs a module of benchmarks/ with a changed job."""
+    settings = json.dumps({**dataclasses.asdict(job), **changes})
+    command = [sys.executable, "-m", f"benchmarks.{module}", settings]
+    subprocess.run(command, check=True, stdout=sys.stderr)
+
+
+def _file(job, folder):
+    """The file of a variant, and whether it is converted from that of transformers."""
+    engine, *modes = job.variant.split("_")
+    converted = [mode for mode in modes if mode in ("fused", "int8", "static")]
+    name = "_".join([engine, *converted]) if converted else "model"
+    return f"{folder}/{name}.{'xml' if 'static' in modes else 'onnx'}", bool(converted)
+
+
 def _texts_to_scores(job, folder):
     """A function of texts, to probabilities or vectors."""
     engine, _, mode = job.variant.partition("_")
-    path, encode = f"{folder}/model.onnx", _encoder(job, folder)
-    if mode in ("fused", "int8", "static"):
-        end = "xml" if mode == "static" else "onnx"
-        source, path = path, f"{folder}/{job.variant}.{end}"
-        if not os.path.exists(path):
-            texts = sides.read_texts(f"{job.cache}/calibration.json")
-            _convert(mode, source, path, [encode([text]) for text in texts])
+    (path, is_converted), encode = _file(job, folder), _encoder(job, folder)
+    if is_converted and not os.path.exists(path):
+        _start("peer_runtimes", job, action="convert")
     compute = ENGINES[engine](path, mode)
 
     def answer(texts):
@@ -76,25 +86,37 @@ def _encoder(job, folder):
     return encode
 
 
-def _convert(mode, source, path, calibration):
-    """Writes the file of a mode; `calibration` are inputs of single texts."""
-    if mode == "fused":
-        from onnxruntime.transformers import optimizer
+def _convert(job, folder):
+    """Writes the file of a variant."""
+    modes, (path, _) = job.variant.split("_"), _file(job, folder)
+    source = f"{folder}/model.onnx"
+    if "fused" in modes:
+        from onnxruntime.transformers import fusion_options, optimizer
 
-        with open(f"{os.path.dirname(path)}/config.json", encoding="utf-8") as file:
+        with open(f"{folder}/config.json", encoding="utf-8") as file:
             config = json.load(file)
         # Where it has to find them, attention is not fused.
         sizes = config["num_attention_heads"], config["hidden_size"]
-        fused = optimizer.optimize_model(source, "bert", *sizes, opt_level=1)
-        fused.save_model_to_file(path)
-    elif mode == "int8":
+        options = fusion_options.FusionOptions("bert")
+        options.enable_skip_layer_norm = options.enable_bias_skip_layer_norm = False
+        fused = optimizer.optimize_model(
+            source, "bert", *sizes, optimization_options=options, opt_level=1
+        )
+        fused.save_model_to_file(source := path)
+    if "int8" in modes:
         from onnxruntime import quantization
 
-        quantization.quantize_dynamic(source, path, per_channel=True)
-    else:
+        settings = {"DefaultTensorType": 1}  # fused operations give floats
+        quantization.quantize_dynamic(
+            source, path, per_channel=True, extra_options=settings
+        )
+    elif "static" in modes:
         import nncf
         import openvino
 
+        encode = _encoder(job, folder)
+        texts = sides.read_texts(f"{job.cache}/calibration.json")
+        calibration = [encode([text]) for text in texts]
         quantized = nncf.quantize(
             openvino.Core().read_model(source),
             nncf.Dataset(calibration),
@@ -102,6 +124,7 @@ def _convert(mode, source, path, calibration):
             model_type=nncf.ModelType.TRANSFORMER,
         )
         openvino.save_model(quantized, path, compress_to_fp16=False)
+    return {}
 
 
 def _onnxruntime(path, _):
@@ -110,7 +133,10 @@ def _onnxruntime(path, _):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cores.usable()
     session = onnxruntime.InferenceSession(
-        path, options, providers=["CPUExecutionProvider"]
+        path,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["SkipLayerNormFusion"],  # takes longer on CPUs
     )
     return lambda arrays: session.run(None, arrays)[0]
 
@@ -118,8 +144,8 @@ def _onnxruntime(path, _):
 def _openvino(path, mode):
     import openvino
 
-    core, wanted = openvino.Core(), "bf16" if mode == "bf16" else "f32"
-    if mode == "bf16" and "BF16" not in core.get_property(
+    core, wanted = openvino.Core(), "bf16" if "bf16" in mode else "f32"
+    if wanted == "bf16" and "BF16" not in core.get_property(
         "CPU", "OPTIMIZATION_CAPABILITIES"
     ):
         sys.exit("the processor has no units for bfloat16")

@@ -104,12 +104,20 @@ def _libraries(measured):
         for side, turns in row.get("runs", {}).items():
             for turn in turns:
                 line = ", ".join(f"{k} {v}" for k, v in turn["versions"].items())
-                line += ", bfloat16" if side.endswith("bfloat16") else ""
+                line += ", bfloat16" if "bfloat16" in side else ""
                 line += "".join(f", {k}={v}" for k, v in turn["environment"].items())
                 peaks[line] = max(turn["peak_gflops"], peaks.get(line, 0.0))
     return [
         f"{line}: matrix product {peak:.0f} GFLOP/s" for line, peak in peaks.items()
     ]
+
+
+def _name(side, turn):
+    """The name of a side; ours in bold, with the runtime that runs an export."""
+    if not side.startswith(rows.OURS):
+        return side
+    names = [title for key, title in rows.RUNTIMES.items() if key in turn["versions"]]
+    return f"**{side}**" + "".join(f", in {title}" for title in names)
 
 
 def _table(row):
@@ -132,7 +140,7 @@ def _table(row):
         least, most = min(figures[side]), max(figures[side])
         pairs = zip(figures[side], peers[0] if peers else (), strict=False)
         ratios = [own / other for own, other in pairs]
-        cells = [f"**{side}**" if side.startswith(rows.OURS) else side]
+        cells = [_name(side, runs[side][0])]
         cells.append(f"{medians[side]:,.1f} ({least:,.1f}, {most:,.1f})")
         cells.append(f"{statistics.median(ratios):.2f}" if ratios else "")
         for name, (_, form) in columns.items():

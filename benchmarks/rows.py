@@ -80,12 +80,16 @@ class Side(NamedTuple):
 
 
 OURS = "this project"
+RUNTIMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}  # of our exports
 _OF_TORCH = (
     Side("transformers, sdpa", "sdpa", "transformers"),
     Side("transformers, eager", "eager", "transformers"),
     Side("transformers, sdpa, compiled", "sdpa_compiled", "transformers"),
-    Side("transformers, sdpa, compiled, frozen", "sdpa_frozen", "transformers"),
+    Side(
+        "transformers, sdpa, compiled, frozen", "sdpa_compiled_frozen", "transformers"
+    ),
     Side("transformers, int8", "sdpa_int8"),
+    Side("transformers, bfloat16", "sdpa_bf16"),
 )
 EXPORTS = (
     Side(f"{OURS}, SavedModel", export=("saved_model", "none")),
@@ -97,10 +101,12 @@ EXPORTS = (
 _RUNTIMES = (
     Side("ONNX Runtime", "onnxruntime", "ONNX Runtime"),
     Side("ONNX Runtime, fused", "onnxruntime_fused", "ONNX Runtime"),
-    Side("ONNX Runtime, int8", "onnxruntime_int8"),
+    Side("ONNX Runtime, int8", "onnxruntime_int8", "ONNX Runtime, int8"),
+    Side("ONNX Runtime, fused, int8", "onnxruntime_fused_int8", "ONNX Runtime, int8"),
     Side("OpenVINO", "openvino"),
     Side("OpenVINO, bfloat16", "openvino_bf16"),
     Side("OpenVINO, static int8", "openvino_static"),
+    Side("OpenVINO, static int8, bfloat16", "openvino_static_bf16"),
 )
 _OF_VECTORS = (
     Side("sentence-transformers", "sentence_torch"),
@@ -118,7 +124,7 @@ def sides_of(row: Row) -> list[Side]:
         of_torch = _OF_VECTORS if row.head == "text_encoder" else _OF_TORCH
         sides = (*EXPORTS, *of_torch, *_RUNTIMES)
     each = [Side(f"{OURS}, Python"), *sides]
-    return [s for s in each if row.has_fixed_shape or "compiled" not in s.title]
+    return [s for s in each if row.has_fixed_shape or "frozen" not in s.title]
 
 
 def named(names: Sequence[str]) -> dict[str, Row]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import saved_model_pb2
@@ -106,16 +107,19 @@ def writer(
 
 
 def open_network(directory: str) -> Callable[..., dict[str, tf.Tensor]] | None:
-    """The network of an export, called as its model, to be scored in its place.
+    """An export, called as its model, to be scored in its place.
+
+    Rows are computed as those of texts are, so that a score is that of the answers.
 
     None for a SavedModel, because that computes the same numbers.
     """
     if not runtimes.format_of(directory):
         return None
-    network = runtimes.open_network(directory)
+    run = runtimes.open_rows(directory)
 
     def forward(features, training=False):
-        return {k: tf.constant(v) for k, v in network(features).items()}
+        arrays = {name: np.asarray(grid) for name, grid in features.items()}
+        return {k: tf.constant(v) for k, v in run(arrays).items()}
 
     return forward
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
+from contract import export_formats
 from contract import features as feature_names
 from modeling import models, text_encoder
 from modeling.checkpoints import names
@@ -22,7 +23,7 @@ _SHARES = {"classification": "Softmax", "multi_label": "Sigmoid"}
 
 
 def build(
-    model: Any, problem_type: str | None, *, splits_products: bool = False
+    model: Any, problem_type: str | None, quantization: str = "none"
 ) -> ModelProto:
     """The graph of a built model: features int32 [B, S] -> outputs as of `model`.
 
@@ -30,10 +31,9 @@ def build(
         model: a BertClassifier, BertTagger, BertSpanPredictor or TextEncoder; see
             `onnx_runtime.check`.
         problem_type: of a classifier whose `probabilities` are an output as well.
-        splits_products: whether each product of a block with weights is a MatMul, and
-            none a part of a fused operation.
+        quantization: of the graph, which follows.
     """
-    graph, count = Graph(model, splits_products), model.num_classes
+    graph, count = Graph(model, quantization), model.num_classes
     network = model.config.spec.onnx(graph, model)
     if isinstance(model, models.BertClassifier):
         logits = graph.logits(network.pooled(), model.classifier)
@@ -65,19 +65,32 @@ def products_of_activations(proto: ModelProto) -> list[str]:
 
 
 class Graph:
-    """Nodes and tensors; methods return the names of tensors."""
+    """Nodes and tensors; methods return the names of tensors.
 
-    def __init__(self, model, splits_products=False):
-        self.model, self.splits_products = model, splits_products
+    Attributes:
+        is_quantized: whether weights will be int8.
+        splits_products: whether each product of a block with weights is a MatMul, and
+            none a part of a fused operation, whose scale could not be calibrated.
+    """
+
+    def __init__(self, model, quantization):
+        self.model, self.is_quantized = model, quantization != "none"
+        self.splits_products = quantization == export_formats.STATIC_INT8
         self._names = {
             id(variable): name.google for name, variable in names.named_variables(model)
         }
         self._nodes, self._tensors = [], {}
 
     def constant(self, name, value):
-        """A tensor of the file."""
-        self._tensors[name] = numpy_helper.from_array(np.asarray(value), name)
+        """A tensor of the file; a name has one value."""
+        tensor = numpy_helper.from_array(np.asarray(value), name)
+        if self._tensors.setdefault(name, tensor) != tensor:
+            raise ValueError(f"two constants are called {name}")
         return name
+
+    def number(self, value):
+        """A float32 of the file."""
+        return self.constant(f"float {value}", np.float32(value))
 
     def weight(self, variable):
         """A variable, under the original's name."""
@@ -114,14 +127,14 @@ class Graph:
         if gelu := _GELUS.get(name):
             return self.fused(gelu, x, bias)
         if name == "gelu_10":
-            limits = (self.constant(str(n), np.float32(n)) for n in (-10, 10))
+            limits = map(self.number, (-10.0, 10.0))
             return self.node("Clip", self.fused("BiasGelu", x, bias), *limits)
         x = self.node("Add", x, bias)
         if name == "relu2":
             x = self.node("Relu", x)
             return self.node("Mul", x, x)
         if factor := _SIGMOIDS.get(name):
-            scaled = self.node("Mul", x, self.constant("factor", np.float32(factor)))
+            scaled = self.node("Mul", x, self.number(factor))
             return self.node("Mul", x, self.node("Sigmoid", scaled))
         return self.node(_ACTIVATIONS[name], x)
 
@@ -133,7 +146,7 @@ class Graph:
             self.model.projections, spec.projections, strict=True
         ):
             weights = [self.weight(variable) for variable in layer.weights]
-            kind = _ACTIVATIONS.get(projection.activation, "Identity")
+            kind = _ACTIVATIONS[projection.activation]
             values = self.node(kind, self.node("Gemm", values, *weights))
         if spec.is_normalized:
             values = self.normalized(values)
@@ -146,7 +159,7 @@ class Graph:
         """Vectors [B, W], scaled to the length 1."""
         last = self.constant("last", [-1])
         norm = self.node("ReduceL2", values, last, keepdims=1)
-        least = self.constant("least", np.float32(1e-12))
+        least = self.number(1e-12)
         return self.node("Div", values, self.node("Max", norm, least))
 
     def pooled(self, hidden, pooling):
@@ -158,14 +171,12 @@ class Graph:
         mask = self.node("Unsqueeze", mask, self.constant("last", [-1]))  # [B, S, 1]
         if pooling == "max":
             is_token = self.node("Cast", mask, to=TensorProto.BOOL)
-            lowest = self.constant("lowest", np.float32(-np.inf))
-            hidden = self.node("Where", is_token, hidden, lowest)
+            hidden = self.node("Where", is_token, hidden, self.number(-np.inf))
             return self.node("ReduceMax", hidden, axis, keepdims=0)
         masked = self.node("Mul", hidden, mask)
         total = self.node("ReduceSum", masked, axis, keepdims=0)
         count = self.node("ReduceSum", mask, axis, keepdims=0)
-        one = self.constant("one", np.float32(1))
-        return self.node("Div", total, self.node("Max", count, one))
+        return self.node("Div", total, self.node("Max", count, self.number(1.0)))
 
     def logits(self, x, head):
         """[..., D] -> [..., C]; the kernel is used transposed."""

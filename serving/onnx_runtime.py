@@ -26,6 +26,7 @@ from training.distribution import processor
 PACKAGES = ("onnxruntime", "onnx")  # the first runs, both write
 MODEL = "model.onnx"
 _CALIBRATED = 300  # examples
+_MAX_BYTES = 2**31  # of a protobuf, also before it is quantized
 # export.CALL_TOKENS of int8 in OpenVINO, which compiles each new shape for 15 ms.
 _INT8_CALL_TOKENS = 600
 
@@ -41,6 +42,8 @@ def check(config: Any, reading: Any, sequences: str) -> None:
         problem = "examples of several sequences are not written as ONNX"
     elif reading.pooling == "last":
         problem = "ONNX has no pooling of the last token"
+    elif (size := 4 * config.num_weights()) >= _MAX_BYTES:
+        problem = f"its weights have {size / 1e9:.1f} GB, of 2.1 that a file may have"
     if problem:
         raise errors.InputError(
             "--export_format=onnx is for BERT with the head of the original, and "
@@ -65,7 +68,7 @@ def convert(
     if isinstance(forward, losses.WithProbabilities):
         problem_type = forward.problem_type
     is_static = quantization == export_formats.STATIC_INT8
-    proto = onnx_graph.build(model, problem_type, splits_products=is_static)
+    proto = onnx_graph.build(model, problem_type, quantization)
     if quantization == "none":
         return proto.SerializeToString()
     from onnxruntime import quantization as quantizers
@@ -95,14 +98,18 @@ def convert(
 
 
 def _calibration_rows(examples):
-    """Features int32 [G, S] of each of some examples, from the first to the last."""
+    """Features int32 [N, S] of some examples, from the first to the last."""
     count = min(len(examples), _CALIBRATED)
     for index in np.linspace(0, len(examples) - 1, count, dtype=np.int64):
         grids = packing.gather(examples, index[np.newaxis])
-        yield {
+        rows = {
             name: np.reshape(grids[name], [-1, grids[name].shape[-1]])
             for name in feature_names.ENCODER_INPUTS
         }
+        count, length = rows[feature_names.INPUT_MASK].shape
+        at_once = max(1, export.SLICE_TOKENS // max(1, length))  # of a text's windows
+        for begin in range(0, count, at_once):
+            yield {k: grid[begin : begin + at_once] for k, grid in rows.items()}
 
 
 class Network:
@@ -125,8 +132,11 @@ class Network:
             content = file.read()
         self.has_independent_rows = b"DynamicQuantize" not in content
         is_static = self.has_independent_rows and b"DequantizeLinear" in content
-        has_products = not is_static or _has_int8_products()
-        openvino = open_openvino(content) if has_products else None
+        # OpenVINO computes dynamic int8 in float32, and not of all networks.
+        is_slow = not self.has_independent_rows or (
+            is_static and not _has_int8_products()
+        )
+        openvino = None if is_slow else open_openvino(content)
         self._run = openvino or open_onnxruntime(content)
         is_compiled = is_static and openvino is not None
         self.call_tokens = _INT8_CALL_TOKENS if is_compiled else export.CALL_TOKENS
@@ -175,10 +185,7 @@ def open_onnxruntime(
 
 
 def open_openvino(content: bytes) -> Callable[..., dict[str, np.ndarray]] | None:
-    """A function of arrays by name; None where OpenVINO cannot run the network.
-
-    It has no operations for dynamic int8.
-    """
+    """A function of arrays by name; None where OpenVINO is not installed, or fails."""
     if importlib.util.find_spec("openvino") is None:
         return None
     import openvino

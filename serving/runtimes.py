@@ -8,7 +8,7 @@ it is a SavedModel without weights.
 import functools
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -130,17 +130,20 @@ def format_of(directory: str) -> str:
     return ""
 
 
+def open_rows(directory: str) -> Callable[..., dict[str, np.ndarray]]:
+    """A function of features int32 [N, S] or [N, G, S], computed as for texts."""
+    network = open_network(directory)
+    texts = servables.open_version(os.path.join(directory, TEXTS))
+    return _runner(network, texts.signatures["finish"])
+
+
 def open_version(directory: str) -> servables.Version:
     """Loads one export, whose texts, network and answers are one signature."""
     network = open_network(directory)
     texts = servables.open_version(os.path.join(directory, TEXTS))
     encode, finish = texts.signatures["encode"], texts.signatures["finish"]
     plain = _open_plain(directory, texts)
-    are_independent = getattr(network, "has_independent_rows", True)
-    dims = {name: info.tensor_shape.dim for name, info in finish.inputs.items()}
-    token_outputs = {n for n, dim in dims.items() if len(dim) > 1 and dim[1].size == -1}
-    most_tokens = export.SLICE_TOKENS if are_independent else 0
-    run = functools.partial(_run, network, token_outputs, most_tokens)
+    run = _runner(network, finish)
 
     def call(_, arrays):
         if plain and (features := plain.encode(arrays)):
@@ -173,6 +176,15 @@ def _open_plain(directory, texts):
 def _plan_slices(rank: int) -> Any:
     """export.plan_slices for masks of a rank: one for all would forget their rank."""
     return tf.function(export.plan_slices, autograph=False, reduce_retracing=True)
+
+
+def _runner(network, finish):
+    """`_run` of a network; the signature `finish` takes its outputs."""
+    are_independent = getattr(network, "has_independent_rows", True)
+    dims = {name: info.tensor_shape.dim for name, info in finish.inputs.items()}
+    token_outputs = {n for n, dim in dims.items() if len(dim) > 1 and dim[1].size == -1}
+    most_tokens = export.SLICE_TOKENS if are_independent else 0
+    return functools.partial(_run, network, token_outputs, most_tokens)
 
 
 def _run(network, token_outputs, most_tokens, encoded):

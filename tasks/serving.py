@@ -24,7 +24,7 @@ def serve_export(
     predictor.find_version(export_dir)
 
     def load(server: service.Service, address: str) -> None:
-        version_dir, server.model = _load_newest(export_dir, model_name)
+        version_dir, newest_dir, server.model = _load_newest(export_dir, model_name)
         place = f"{address}/v1/models/{model_name}"
         _announce(
             version_dir, f"{place}:predict", _example_request(server.model, place)
@@ -34,7 +34,7 @@ def serve_export(
             server.model = _load(version_dir, model_name)
 
         newest = functools.partial(predictor.newest_version, export_dir)
-        poller = version_polling.Poller(version_dir, newest, replace, seen=newest())
+        poller = version_polling.Poller(version_dir, newest, replace, seen=newest_dir)
         poller.start()
 
     serve(settings, load, _answers, door)
@@ -104,16 +104,16 @@ def _announce(directory, place, example):
 
 
 def _load_newest(export_dir, model_name):
-    """The path and the Model of the newest version that can be loaded."""
+    """The newest version that can be loaded, the newest there is, and a Model."""
     versions = export.versions(export_dir)
     paths = [versions[number] for number in sorted(versions, reverse=True)]
     for path in paths[:-1]:
         try:
-            return path, _load(path, model_name)
+            return path, paths[0], _load(path, model_name)
         except errors.InputError as error:
             progress.print_line(f"{error}; trying the version before")
     path = predictor.find_version(paths[-1] if paths else export_dir)
-    return path, _load(path, model_name)
+    return path, paths[0] if paths else path, _load(path, model_name)
 
 
 def _load(version_dir, model_name):

@@ -145,6 +145,19 @@ def test_word_pieces_of_a_network_without_segments(tmp_path):
     assert library.encode("The cat, a b.").tokens == tokens
 
 
+def test_token_that_stands_twice_keeps_its_name(release, tmp_path):
+    """tokenizer.json cannot have it, and so is not written."""
+    source = tmp_path / "uncased"
+    shutil.copytree(release, source)
+    vocab = (source / "vocab.txt").read_text().replace("[unused0]", "the")
+    (source / "vocab.txt").write_text(vocab)
+    assert vocab.split().count("the") == 2
+    convert(source, "hugging_face", tmp_path / "hf")
+    assert "tokenizer.json" not in names(tmp_path / "hf")
+    convert(tmp_path / "hf", "google", tmp_path / "g")
+    assert (tmp_path / "g" / "vocab.txt").read_text() == vocab
+
+
 def test_other_tokenizers_are_refused(release, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(release, source)

@@ -375,6 +375,8 @@ def tokenizer_files(config, tokenizer):
             "tokenizer_class": "BertTokenizer",
             **tokenizer.named_special(),
         }
-        # Of some networks, such as ModernBERT, transformers 5 reads no vocab.txt.
-        texts[file_names.TOKENIZER] = tokenizer.whole()
+        # Of some networks, such as ModernBERT, transformers 5 reads no vocab.txt. The
+        # whole has no token twice.
+        if len({*tokenizer.vocab}) == tokenizer.vocab_size:
+            texts[file_names.TOKENIZER] = tokenizer.whole()
     return {file_names.TOKENIZER_CONFIG: json.dumps(settings, indent=2) + "\n", **texts}

@@ -89,7 +89,8 @@ class Writer:
     def attention(self, layer, hidden):
         """Attention of all tokens to all: [B, S, D] -> [B, S, D]."""
         others = self.attention_bias(is_first=False)
-        if self.graph.splits_products:
+        # The quantizer of dynamic int8 leaves out the bias of a fused operation.
+        if self.graph.splits_products or (others and self.graph.is_quantized):
             return self._attend(layer, hidden, hidden, others)
         parts = layer.query, layer.key, layer.value
         return self.graph.fused(

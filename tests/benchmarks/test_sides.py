@@ -133,7 +133,8 @@ def test_peer_gets_our_features_under_its_names(peer):
         "next_sentence_labels": np.array([1, 0], np.int32),
     }
     named = peer.arguments({**batch, **masked})
-    assert named["labels"].tolist() == [[11, -100, 12, -100], [14, 13, -100, -100]]
+    assert named["labels"].tolist() == [[11, 12], [13, 14]]
+    assert named["places"].tolist() == [[0, 2], [1, 0]]
     assert named["next_sentence_label"].tolist() == [1, 0]
     assert {values.dtype for values in named.values()} == {np.dtype(np.int64)}
 

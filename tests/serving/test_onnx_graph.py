@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import types
 
 import keras
 import numpy as np
@@ -123,14 +124,37 @@ def test_products_on_their_own_are_those_of_fused_operations(network, kind):
     config = relative(network) if network else networks.config_for(TOKENS)
     model, arrays = build(kind, config=config), features()
     expected = model(arrays, training=False)
-    proto = onnx_graph.build(model, None, splits_products=True)
+    proto = onnx_graph.build(model, None, "static_int8")
     assert "Attention" not in {node.op_type for node in proto.graph.node}
     for engine in (onnx_runtime.open_onnxruntime, onnx_runtime.open_openvino):
-        actual = run(model, arrays, engine=engine, splits_products=True)
+        actual = run(model, arrays, engine=engine, quantization="static_int8")
         for name, values in expected.items():
             np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
     left = onnx_graph.products_of_activations(proto)  # 2 of a block, if not fused
     assert len(left) == 2 * config.num_hidden_layers * (network in UNFUSED)
+
+
+def test_int8_keeps_the_distances_of_mpnet():
+    """The quantizer would leave them out of fused attention, in silence."""
+    model, arrays = build("tagger", config=relative(mpnet.MPNetConfig)), features()
+    distances = model.network.distances.bias
+    without = model(arrays, training=False)["logits"]
+    noise = tf.random.stateless_normal(distances.shape, [3, 4], stddev=20.0)
+    distances.assign_add(noise)
+    expected = np.asarray(model(arrays, training=False)["logits"])
+    stages = types.SimpleNamespace(forward=model)
+    module = types.SimpleNamespace(network_stages=lambda: stages)
+    content = onnx_runtime.convert(module, model, "dynamic_int8", None)
+    actual = onnx_runtime.open_onnxruntime(content)(arrays)["logits"]
+    error, effect = (np.abs(each - expected)[0].mean() for each in (actual, without))
+    assert error < 0.3 * effect, (error, effect)
+
+
+def test_name_of_a_constant_has_one_value():
+    graph = onnx_graph.Graph(build("tagger"), "none")
+    assert graph.number(1.0) == graph.number(1.0) != graph.number(1.702)
+    with pytest.raises(ValueError, match="two constants are called float"):
+        graph.constant("float 1.0", np.float32(2.0))
 
 
 def test_vectors_are_cut_as_the_model_cuts_them(monkeypatch):

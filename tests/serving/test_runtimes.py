@@ -29,6 +29,11 @@ from training.distribution import processor
 CONFIG = test_export.CONFIG
 ELMO, GPT = random_weights.ELMO, random_weights.GPT
 BILSTM = {"head": "bilstm"}
+LARGE = networks.config_for(  # as of XLM-RoBERTa large
+    (),
+    **{"vocab_size": 250002, "hidden_size": 1024, "intermediate_size": 4096},
+    **{"num_hidden_layers": 24, "max_position_embeddings": 514},
+)
 ROUNDING = 1e-5  # of float32; the runtimes multiply in another order
 
 
@@ -284,6 +289,34 @@ def test_quantization_makes_exports_smaller_and_coarser(
     assert distance < ROUNDING if export_format == "litert" else distance > ROUNDING
 
 
+def test_score_of_an_export_is_that_of_its_answers(tmp_path, monkeypatch):
+    """Rows of dynamic int8 are computed one by one, whatever batch is scored."""
+    monkeypatch.setattr(onnx_runtime, "open_openvino", None)  # which has no such scales
+    network, features = centred_classifier()
+    path = save(served(network), tmp_path, "onnx", "dynamic_int8")
+    scored, together = formats.open_network(path), runtimes.open_network(path)
+    actual = scored(features)["probabilities"].numpy()
+    assert np.abs(together(features)["probabilities"] - actual).max() > 1e-4
+    for row in range(7):
+        cut = features["input_mask"][row].numpy().sum()
+        alone = {k: v[row : row + 1, :cut] for k, v in features.items()}
+        np.testing.assert_array_equal(
+            together(alone)["probabilities"], actual[row : row + 1]
+        )
+
+
+def test_windows_of_a_text_are_calibrated_a_slice_at_a_time(monkeypatch):
+    monkeypatch.setattr(export, "SLICE_TOKENS", 10)
+    lengths = np.array([3, 4, 2, 0, 1])
+    tokens = np.arange(lengths.sum(), dtype=np.int32)
+    splits = packing.row_splits(lengths)
+    text = packing.Packed(tokens, splits, lengths, num_sequences=5)
+    rows = [*onnx_runtime._calibration_rows(text)]
+    assert [each["input_ids"].shape for each in rows] == [(2, 4), (2, 4), (1, 4)]
+    ids = np.concatenate([each["input_ids"][each["input_mask"] > 0] for each in rows])
+    np.testing.assert_array_equal(ids, tokens)
+
+
 def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
     path = str(classifier[1])
     monkeypatch.setattr(errors.importlib.util, "find_spec", lambda name: None)
@@ -307,6 +340,7 @@ def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
         ("litert", CONFIG, {}, "compared", ""),
         ("onnx", ELMO, {}, "single", "ELMo is not written as ONNX; leave it out"),
         ("onnx", GPT, {}, "single", "is not written as ONNX"),
+        ("onnx", LARGE, {}, "single", r"weights have 2\.2 GB, of 2\.1 that a file"),
         ("onnx", CONFIG, BILSTM, "single", "no --layer_mix and no --head"),
         ("onnx", CONFIG, {}, "compared", "examples of several sequences are not"),
         ("onnx", CONFIG, {}, "single", ""),

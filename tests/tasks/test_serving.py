@@ -168,6 +168,32 @@ def test_damaged_newest_version_leaves_the_one_before_in_service(
     assert f"serving {folder}/1 at" in capsys.readouterr().out
 
 
+def test_version_that_comes_while_one_is_loaded_is_served(
+    export_dir, tmp_path, monkeypatch
+):
+    folder = pathlib.Path(shutil.copytree(export_dir, tmp_path / "export"))
+    later = shutil.copytree(folder / "1", tmp_path / "2")
+    monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.02)
+    load = serving_task._load
+
+    def loading(path, model_name):
+        model = load(path, model_name)
+        if path == f"{folder}/1":
+            pathlib.Path(later).rename(folder / "2")
+        return model
+
+    monkeypatch.setattr(serving_task, "_load", loading)
+
+    def ask(server):
+        (state,) = server.request(PATH)[2]["model_version_status"]
+        return state["version"]
+
+    def wait(server):
+        return until(lambda: ask(server), lambda version: version != "1")[-1]
+
+    assert while_serving(monkeypatch, str(folder), wait) == "2"
+
+
 @pytest.mark.slow
 def test_index_is_served(tmp_path, monkeypatch, capsys):
     texts, index = tmp_path / "texts.txt", tmp_path / "index"

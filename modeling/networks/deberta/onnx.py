@@ -24,9 +24,9 @@ class Writer(bert_onnx.Writer):
         self.firsts = {"c2p": before, "p2c": length}
         mask = node("Cast", feature_names.INPUT_MASK, to=_FLOAT)
         self.mask = node("Unsqueeze", mask, ints(-1))  # [B, S, 1]
-        mask = node("Sub", mask, graph.constant("one", np.float32(1)))
-        lowest = graph.constant("lowest_score", np.float32(-kernels.MASK_BIAS))
-        self.bias = node("Unsqueeze", node("Mul", mask, lowest), ints(1, 2))
+        mask = node("Sub", mask, graph.number(1.0))
+        mask = node("Mul", mask, graph.number(-kernels.MASK_BIAS))
+        self.bias = node("Unsqueeze", mask, ints(1, 2))
         config = self.config
         self.longest = longest = config.max_position_embeddings
         numbers = longest, config.position_buckets, config.farthest
@@ -83,7 +83,7 @@ class Writer(bert_onnx.Writer):
                 (layer.value, hidden),
             )
         )
-        scale = self.graph.constant("scale", np.float32(self.config.scale))
+        scale = self.graph.number(self.config.scale)
         turned = node("Transpose", key, perm=[0, 1, 3, 2])
         scores = node("Mul", node("MatMul", query, turned), scale)
         for term, table in self._tables(layer).items():

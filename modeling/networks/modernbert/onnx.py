@@ -14,20 +14,19 @@ class RotaryWriter(bert_onnx.Writer):
 
     def key_bias(self):
         """What scores of padding get: [B, 1, 1, S]."""
-        node, constant = self.graph.node, self.graph.constant
-        one = constant("float_1", np.float32(1))
+        node = self.graph.node
         mask = node("Cast", feature_names.INPUT_MASK, to=_FLOAT)
-        bias = node("Mul", node("Sub", one, mask), self.hidden())
-        return node("Unsqueeze", bias, constant("heads", [1, 2]))
+        bias = node("Mul", node("Sub", self.graph.number(1.0), mask), self.hidden())
+        return node("Unsqueeze", bias, self.graph.constant("heads", [1, 2]))
 
     def hidden(self):
         """The number that is added to scores of keys that are not seen."""
-        return self.graph.constant("hidden", np.float32(kernels.MASK_BIAS))
+        return self.graph.number(kernels.MASK_BIAS)
 
     def places(self):
         """0, 1, ... as float32 [S]."""
-        node, constant = self.graph.node, self.graph.constant
-        zero, one = (constant(f"float_{n}", np.float32(n)) for n in (0, 1))
+        node = self.graph.node
+        zero, one = map(self.graph.number, (0.0, 1.0))
         length = node("Shape", feature_names.INPUT_IDS, start=1, end=2)
         return node(
             "Range", zero, node("Squeeze", node("Cast", length, to=_FLOAT)), one
@@ -62,7 +61,7 @@ class RotaryWriter(bert_onnx.Writer):
         turned = node("Concat", *halves[::-1], axis=-1)
         both = node("Add", node("Mul", both, cos), node("Mul", turned, sin))
         query, key = node("Split", both, count=2, axis=1, num_outputs=2)
-        scale = graph.constant("scale", np.float32(width**-0.5))
+        scale = graph.number(width**-0.5)
         key = node("Transpose", key, perm=[0, 1, 3, 2])
         scores = node("MatMul", node("Mul", query, scale), key)
         weights = node("Softmax", node("Add", scores, bias), axis=-1)
@@ -125,7 +124,7 @@ class Writer(RotaryWriter):
         node, config = self.graph.node, self.config
         places, bias = self.places(), self.key_bias()
         distance = node("Abs", node("Sub", self.column(places), places))
-        reach = self.graph.constant("reach", np.float32(config.reach))
+        reach = self.graph.number(float(config.reach))
         is_near = node("LessOrEqual", distance, reach)
         near = node("Where", is_near, bias, self.hidden())
         return (
