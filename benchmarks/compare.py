@@ -10,6 +10,7 @@ figures that are there.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -29,6 +30,9 @@ from tasks.settings import fields
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SAMPLES = "sample_data/messages"
+# A row in which a side's slowest turn takes more times the time of its fastest: what
+# shares the machine has slowed some of its turns.
+_UNSTEADY = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -182,18 +186,14 @@ def measure(settings, name, row, directory, shared):
     job, of_head = {**prepared["job"], "cache": directory}, shared.get(row.head, {})
     if row.action == "answer":
         job["pretrained"] = of_head["weights"]
-    runs, skipped = _take_turns(settings, row, job, prepared["examples"], of_head)
-    measured = {"title": row.full_title, "unit": row.unit}
-    measured["examples"] = prepared["examples"]
+    examples = prepared["examples"]
+    measured = {"title": row.full_title, "unit": row.unit, "examples": examples}
+    take_turns = functools.partial(_take_turns, settings, row, job, examples, of_head)
+    runs, skipped = take_turns()
     if any(_spread(turns) > _UNSTEADY for turns in runs.values()):
         measured["before"] = runs
-        runs, skipped = _take_turns(settings, row, job, prepared["examples"], of_head)
+        runs, skipped = take_turns()
     return {**measured, "runs": runs, "skipped": skipped}
-
-
-# A row in which a side's slowest turn takes more times the time of its fastest: what
-# shares the machine has slowed some of its turns.
-_UNSTEADY = 2.0
 
 
 def _spread(turns):

@@ -137,8 +137,10 @@ def test_word_pieces_of_a_network_without_segments(tmp_path):
     written = read_json(tmp_path / "hf", "tokenizer_config.json")
     assert written["model_input_names"] == ["input_ids", "attention_mask"]
     assert {key: written[f"{key}_token"] for key in ("cls", "sep", "pad", "mask")} == {
-        **{"cls": "[CLS]", "sep": "[SEP]"},
-        **{"pad": "[PAD]", "mask": "[MASK]"},
+        "cls": "[CLS]",
+        "sep": "[SEP]",
+        "pad": "[PAD]",
+        "mask": "[MASK]",
     }
     tokens = bert.load(str(tmp_path / "hf"), check_case=False).tokens("The cat, a b.")
     assert len({*tokens}) > 4

@@ -163,7 +163,9 @@ def test_sides_run_the_same_weights_and_are_scored_once(monkeypatch):
         "this project, ONNX, static int8": "is not known",
         **dict.fromkeys(
             (
-                *("OpenVINO", "OpenVINO, bfloat16", "OpenVINO, static int8"),
+                "OpenVINO",
+                "OpenVINO, bfloat16",
+                "OpenVINO, static int8",
                 "OpenVINO, static int8, bfloat16",
             ),
             "ModuleNotFoundError: No module named 'x' (x.py)",

@@ -31,8 +31,11 @@ ELMO, GPT = random_weights.ELMO, random_weights.GPT
 BILSTM = {"head": "bilstm"}
 LARGE = networks.config_for(  # as of XLM-RoBERTa large
     (),
-    **{"vocab_size": 250002, "hidden_size": 1024, "intermediate_size": 4096},
-    **{"num_hidden_layers": 24, "max_position_embeddings": 514},
+    vocab_size=250002,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    intermediate_size=4096,
+    max_position_embeddings=514,
 )
 ROUNDING = 1e-5  # of float32; the runtimes multiply in another order
 
